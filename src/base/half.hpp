@@ -1,0 +1,136 @@
+// Narrow floats (f16, bf16, f8e4m3fn, f8e5m2) as bits with conversions from and to float:
+// constexpr, round to nearest even.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace rlx {
+
+namespace half_detail {
+
+/// Rounds a float to a format of `exponent` and `mantissa` bits. `max_finite` is the largest finite
+/// magnitude's bits, `overflow` what lies beyond it, `nan` the quiet NaN. Exponents must be
+/// narrower than float's.
+template <int exponent, int mantissa>
+constexpr std::uint32_t narrow(float value, std::uint32_t max_finite, std::uint32_t overflow,
+                               std::uint32_t nan) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 31) << (exponent + mantissa);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | nan;
+  if (magnitude == 0x7f800000u) return sign | overflow;
+  if (magnitude < 0x00800000u) return sign;  // float's subnormals are far below half the least step
+  constexpr int bias = (1 << (exponent - 1)) - 1;
+  const int field = static_cast<int>(magnitude >> 23) - 127 + bias;
+  const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+  const int shift = 23 - mantissa + (field < 1 ? 1 - field : 0);
+  if (shift > 24) return sign;
+  const std::uint32_t odd = (significand >> shift) & 1u;
+  const std::uint32_t rounded = (significand + (1u << (shift - 1)) - 1u + odd) >> shift;
+  const std::uint32_t base = field < 1 ? 0u : static_cast<std::uint32_t>(field - 1) << mantissa;
+  const std::uint32_t result = base + rounded;
+  return sign | (result > max_finite ? overflow : result);
+}
+
+/// The float with the value of a narrow number that is neither infinite nor NaN.
+template <int exponent, int mantissa>
+constexpr float widen(std::uint32_t bits) {
+  const std::uint32_t sign = (bits >> (exponent + mantissa)) << 31;
+  std::uint32_t field = (bits >> mantissa) & ((1u << exponent) - 1u);
+  std::uint32_t fraction = bits & ((1u << mantissa) - 1u);
+  constexpr std::uint32_t bias = (1u << (exponent - 1)) - 1u;
+  if (field == 0) {
+    if (fraction == 0) return std::bit_cast<float>(sign);
+    field = 1;
+    for (; !(fraction >> mantissa); fraction <<= 1) --field;
+    fraction &= (1u << mantissa) - 1u;
+  }
+  return std::bit_cast<float>(sign | ((field + 127u - bias) << 23) | (fraction << (23 - mantissa)));
+}
+
+}  // namespace half_detail
+
+/// IEEE binary16.
+struct Half {
+  std::uint16_t bits = 0;
+  constexpr Half() = default;
+  constexpr explicit Half(float value)
+      : bits(static_cast<std::uint16_t>(
+            half_detail::narrow<5, 10>(value, 0x7bffu, 0x7c00u, 0x7e00u))) {}
+  static constexpr Half from_bits(std::uint16_t bits) {
+    Half result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+/// The upper half of a float.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+  constexpr BFloat16() = default;
+  constexpr explicit BFloat16(float value) {
+    const auto wide = std::bit_cast<std::uint32_t>(value);
+    const bool nan = (wide & 0x7fffffffu) > 0x7f800000u;
+    bits = static_cast<std::uint16_t>(nan ? (wide >> 16) | 0x40u
+                                          : (wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16);
+  }
+  static constexpr BFloat16 from_bits(std::uint16_t bits) {
+    BFloat16 result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+/// 1-4-3 bits, no infinity, largest value 448. Whatever rounds beyond it becomes NaN; saturation is
+/// the caller's.
+struct Float8E4M3FN {
+  std::uint8_t bits = 0;
+  constexpr Float8E4M3FN() = default;
+  constexpr explicit Float8E4M3FN(float value)
+      : bits(static_cast<std::uint8_t>(half_detail::narrow<4, 3>(value, 0x7eu, 0x7fu, 0x7fu))) {}
+  static constexpr Float8E4M3FN from_bits(std::uint8_t bits) {
+    Float8E4M3FN result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+/// 1-5-2 bits with infinities, largest finite value 57344.
+struct Float8E5M2 {
+  std::uint8_t bits = 0;
+  constexpr Float8E5M2() = default;
+  constexpr explicit Float8E5M2(float value)
+      : bits(static_cast<std::uint8_t>(half_detail::narrow<5, 2>(value, 0x7bu, 0x7cu, 0x7eu))) {}
+  static constexpr Float8E5M2 from_bits(std::uint8_t bits) {
+    Float8E5M2 result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+constexpr float to_float(float value) { return value; }
+constexpr float to_float(BFloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+constexpr float to_float(Half value) {
+  const std::uint32_t bits = value.bits;
+  if ((bits & 0x7c00u) == 0x7c00u) {
+    return std::bit_cast<float>(((bits >> 15) << 31) | 0x7f800000u | ((bits & 0x3ffu) << 13));
+  }
+  return half_detail::widen<5, 10>(bits);
+}
+constexpr float to_float(Float8E4M3FN value) {
+  const std::uint32_t bits = value.bits;
+  if ((bits & 0x7fu) == 0x7fu) return std::bit_cast<float>(((bits >> 7) << 31) | 0x7fc00000u);
+  return half_detail::widen<4, 3>(bits);
+}
+constexpr float to_float(Float8E5M2 value) {
+  const std::uint32_t bits = value.bits;
+  if ((bits & 0x7cu) == 0x7cu) {
+    return std::bit_cast<float>(((bits >> 7) << 31) | 0x7f800000u | ((bits & 3u) << 21));
+  }
+  return half_detail::widen<5, 2>(bits);
+}
+
+}  // namespace rlx
