@@ -1,0 +1,76 @@
+// What every emitter of LLVM IR shares: the machine's facts, one kernel function under
+// construction, and its two bodies.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "codegen/code.hpp"
+
+namespace rlx::codegen {
+
+/// What the instruction set of a target offers to the emitters.
+struct Machine {
+  Isa isa = Isa::portable;
+  unsigned vector_bytes = 16;  ///< 16, 32 or 64
+  unsigned registers = 16;     ///< vector registers
+  bool fma = false;            ///< fused multiply-add in hardware
+  bool f16c = false;           ///< f16 <-> f32 conversions in hardware
+  bool masks = false;     ///< masked loads and stores of every element size are cheap (AVX-512)
+  bool vnni = false;      ///< AVX512-VNNI may be used
+  bool bf16_dot = false;  ///< AVX512-BF16 dot products may be used
+
+  /// Lanes of one register for elements of so many bytes.
+  unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }
+};
+
+/// The facts of a target; false where its features name something that its ISA class lacks is no
+/// error.
+Machine machine_of(const Target& target);
+
+/// One kernel function under construction. `builder` stands at the end of the block where code goes
+/// next.
+struct Emitter {
+  llvm::IRBuilder<>& builder;
+  llvm::Module& module;
+  llvm::Function* function = nullptr;  ///< void(ptr buffers, i64 begin, i64 end, ptr scratch)
+  Machine machine;
+  const loop::Kernel& kernel;
+  std::vector<llvm::Value*> buffers;  ///< base pointers, loaded at the entry
+  llvm::Value* begin = nullptr;       ///< i64
+  llvm::Value* end = nullptr;         ///< i64
+  llvm::Value* scratch = nullptr;     ///< ptr, aligned to 64
+
+  llvm::Constant* i64(std::int64_t value) const { return builder.getInt64(value); }
+  llvm::BasicBlock* new_block(const char* name) {
+    return llvm::BasicBlock::Create(builder.getContext(), name, function);
+  }
+  /// for (i = first; i < last; i += step) body(i); the builder stands behind the loop afterwards.
+  /// Counts must be i64.
+  void loop(llvm::Value* first, llvm::Value* last, std::int64_t step,
+            const std::function<void(llvm::Value*)>& body);
+  /// The same with values carried from round to round: body gets and returns them, and so does the
+  /// loop.
+  std::vector<llvm::Value*> loop(
+      llvm::Value* first, llvm::Value* last, std::int64_t step, std::vector<llvm::Value*> carried,
+      const std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>&
+          body);
+  /// if (condition) body().
+  void when(llvm::Value* condition, const std::function<void()>& body);
+};
+
+/// What the runtime must know of an emitted body.
+struct KernelShape {
+  std::int64_t work_items = 0;
+  std::int64_t scratch_bytes = 0;
+};
+
+/// Emit the whole body; the builder stands before the final `ret void` afterwards.
+Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest);
+Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction);
+
+}  // namespace rlx::codegen

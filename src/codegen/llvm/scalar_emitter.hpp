@@ -1,0 +1,121 @@
+// Scalar expressions as LLVM values: nodes evaluated at a point of the domain (or a run of lanes
+// along one dim), loads and stores through accesses. Used by nests and by the epilogues of
+// contractions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/llvm/vector_math.hpp"
+
+namespace rlx::codegen {
+
+/// In registers f16, bf16 and 8-bit floats are f32 values that their type can hold, bool is i1, i4
+/// and u4 are i8. One lane is a scalar type, more are <lanes x T>.
+llvm::Type* value_type(Emitter& emitter, DType dtype, unsigned lanes);
+
+/// Lanes of a value: 1 for scalars.
+unsigned lanes_of(const llvm::Value* value);
+
+/// The value on every lane; a value that already has so many lanes as it is.
+llvm::Value* splat(Emitter& emitter, llvm::Value* value, unsigned lanes);
+
+/// A constant of that type; `value` for floats, `integer` for the others.
+llvm::Constant* constant_of(Emitter& emitter, DType dtype, unsigned lanes, double value,
+                            std::int64_t integer);
+
+/// One operation. `operand` is the type of node.a (of node.b for select). Operands may mix scalars
+/// and vectors: scalars are splatted; where all are scalars so is the result. Not for leaves and
+/// reduce.
+llvm::Value* emit_scalar(Emitter& emitter, const ScalarNode& node, DType operand, llvm::Value* a,
+                         llvm::Value* b = nullptr, llvm::Value* c = nullptr);
+
+/// acc (op) value for sum, prod, min, max, any, all. Types as of the node; f16 and bf16 round at
+/// each step.
+llvm::Value* emit_combine(Emitter& emitter, ReduceKind kind, DType dtype, llvm::Value* accumulator,
+                          llvm::Value* value);
+
+/// The same over the lanes of a vector, in a fixed tree order. Scalars pass through.
+llvm::Value* emit_reduce_lanes(Emitter& emitter, ReduceKind kind, DType dtype, llvm::Value* value);
+
+/// Reads `lanes` elements at pointer, pointer + stride elements, ... as register values. mask: null
+/// (all), i1, or <lanes x i1>; masked lanes read nothing and give `fill` (null: 0). Stride 0 gives
+/// a scalar where mask is null or i1.
+llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std::int64_t stride,
+                       unsigned lanes, llvm::Value* mask = nullptr, llvm::Value* fill = nullptr);
+
+/// Writes register values; the counterpart of emit_load. A stride of 0 writes the last active lane.
+void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointer,
+                std::int64_t stride, unsigned lanes, llvm::Value* mask = nullptr);
+
+/// <lanes x i1>: lane < count. Count is i64, at least 0.
+llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes);
+
+/// Where an expression is evaluated: one point, or `lanes` points along `vector_dim`.
+struct Point {
+  std::vector<llvm::Value*> index;  ///< i64 for each domain dim; of lane 0 for vector_dim
+  int vector_dim = -1;
+  unsigned lanes = 1;
+  llvm::Value* mask = nullptr;  ///< <lanes x i1> of the lanes that exist; null: all of them
+};
+
+/// A part of an access's address that was computed outside of the loop: pointer covers the offset
+/// and the dims in `dims`.
+struct PartialAddress {
+  llvm::Value* pointer = nullptr;
+  std::uint64_t dims = 0;  ///< bit i: dim i is covered
+};
+
+/// Evaluates the nodes of one expression at one point, each at most once. Nodes that do not depend
+/// on vector_dim are computed as scalars. Make a new one for each point; code must not branch
+/// between uses (values must dominate their uses).
+class PointExpression {
+ public:
+  /// error_buffer: of the kernel, -1 where nothing is indirect.
+  PointExpression(Emitter& emitter, std::span<const ScalarNode> nodes,
+                  std::span<const loop::Access> accesses, Point point, int error_buffer);
+
+  /// Gives a node a value from outside: the accumulator of a contraction, the result of a
+  /// reduction.
+  void set(ScalarId node, llvm::Value* value) { values_[node] = value; }
+  /// Gives every `accumulator` node this value, converted from the contraction's accumulator type
+  /// to the node's.
+  void set_accumulator(llvm::Value* value, DType dtype);
+  /// Uses addresses computed outside: one for each access; null pointers are ignored.
+  void set_addresses(std::span<const PartialAddress> addresses) { addresses_ = addresses; }
+
+  /// Scalar or vector.
+  llvm::Value* value(ScalarId node);
+  void store(const loop::Store& store, const PartialAddress& address = {});
+
+  const Point& point() const { return point_; }
+
+ private:
+  struct Place {
+    llvm::Value* pointer;  ///< of lane 0, or <lanes x ptr>
+    std::int64_t stride;   ///< along vector_dim, in elements; unused with a vector of pointers
+    llvm::Value* mask;     ///< null, i1 or <lanes x i1>: guards and the point's mask
+    bool guarded;          ///< a guard takes part in the mask
+  };
+  Place place(const loop::Access& access, const PartialAddress& address, bool for_store);
+  llvm::Value* guard(const loop::Guard& guard);
+  llvm::Value* indirect_offset(const loop::Indirect& indirect);
+  llvm::Value* load(const ScalarNode& node);
+
+  Emitter& emitter_;
+  std::span<const ScalarNode> nodes_;
+  std::span<const loop::Access> accesses_;
+  Point point_;
+  int error_buffer_;
+  std::span<const PartialAddress> addresses_;
+  std::vector<llvm::Value*> values_;
+};
+
+/// A sentence where the nodes, accesses and stores hold something that cannot be generated (complex
+/// numbers).
+std::optional<std::string> cannot_generate(const loop::Kernel& kernel,
+                                           std::span<const ScalarNode> nodes);
+
+}  // namespace rlx::codegen

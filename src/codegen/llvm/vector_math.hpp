@@ -1,0 +1,19 @@
+// Elementary functions on f32 and f64 vectors (or scalars), inline, without calls into a math
+// library.
+#pragma once
+
+#include "codegen/llvm/emitter.hpp"
+
+namespace rlx::codegen {
+
+/// exp ... erf of a value of type float, double or a vector of them. Within 2 ulp (f32) over the
+/// whole range.
+llvm::Value* emit_unary_math(Emitter& emitter, ScalarOp op, llvm::Value* x);
+
+/// pow, atan2, rem (C fmod, exact) and mod (sign of the divisor).
+llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* a, llvm::Value* b);
+
+/// a * b + c: fused where the machine can, else rounded twice.
+llvm::Value* multiply_add(Emitter& emitter, llvm::Value* a, llvm::Value* b, llvm::Value* c);
+
+}  // namespace rlx::codegen
