@@ -38,6 +38,6 @@ endif()
 # Warnings of this project's own code. g++ 12 sees -Wrestrict in std::string's operator+ where there
 # is nothing.
 function(rlx_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endfunction()

@@ -1,0 +1,35 @@
+// Reading models of other formats as graphs.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "rlx/graph.hpp"
+#include "rlx/result.hpp"
+
+namespace rlx {
+
+struct ImportOptions {
+  /// Dims of inputs that are known before the import, by input name: shape arithmetic folds with them at once.
+  /// Without them symbolic dims stay symbols ("batch"); an unnamed dim becomes the symbol "INPUT:AXIS".
+  std::map<std::string, Dims> input_dims;
+};
+
+/// An ONNX model file as a graph with its weights attached (mapped, not copied, where the file allows).
+/// External data must lie in the model's folder. Errors: bad_input for a broken file, unsupported with every op and type that
+/// is missing, all at once.
+Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions& options = {});
+
+/// The same from memory (which must outlive the call only); external data is refused.
+Result<Graph> import_onnx(std::span<const std::byte> model, const ImportOptions& options = {});
+
+/// One tensor of an ONNX TensorProto file (.pb), and of a NumPy .npy file.
+Result<Tensor> read_tensor_proto(const std::filesystem::path& file);
+Result<Tensor> read_npy(const std::filesystem::path& file);
+/// Writes a .npy file: bf16 as its bits in uint16, 8-bit floats as uint8, 4-bit integers one a byte.
+Status write_npy(const std::filesystem::path& file, const Tensor& tensor);
+
+}  // namespace rlx
