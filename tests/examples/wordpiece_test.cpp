@@ -97,12 +97,12 @@ TEST(WordPiece, SaysWhatIsWrongWithAVocabulary) {
               HasSubstr("Cannot read a vocabulary from (no/such/vocab.txt)."));
 }
 
-/// RLX_MINILM_VOCAB names vocab.txt, RLX_MINILM_CASE a folder with sentences.txt and token_ids.txt.
+/// RLX_MINILM is a folder with vocab.txt, RLX_MINILM_CASE one with sentences.txt and token_ids.txt.
 TEST(WordPiece, GivesTheStoredIdsOfMiniLm) {
-  const char* vocabulary = std::getenv("RLX_MINILM_VOCAB");
+  const char* model = std::getenv("RLX_MINILM");
   const char* folder = std::getenv("RLX_MINILM_CASE");
-  if (!vocabulary || !folder) GTEST_SKIP() << "RLX_MINILM_VOCAB and RLX_MINILM_CASE are not set";
-  const auto tokenizer = WordPiece::load(vocabulary).value();
+  if (!model || !folder) GTEST_SKIP() << "RLX_MINILM and RLX_MINILM_CASE are not set";
+  const auto tokenizer = WordPiece::load(std::string(model) + "/vocab.txt").value();
   const auto sentences = lines_of(std::string(folder) + "/sentences.txt");
   const auto expected = lines_of(std::string(folder) + "/token_ids.txt");
   ASSERT_FALSE(sentences.empty());
