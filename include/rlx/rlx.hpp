@@ -1,0 +1,10 @@
+// The whole public surface.
+#pragma once
+
+#include "rlx/dtype.hpp"
+#include "rlx/graph.hpp"
+#include "rlx/import.hpp"
+#include "rlx/ops.hpp"
+#include "rlx/result.hpp"
+#include "rlx/runtime.hpp"
+#include "rlx/tensor.hpp"

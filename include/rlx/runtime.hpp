@@ -1,0 +1,225 @@
+// Compiling and running: Session makes CompiledGraphs; a CompiledGraph is what the user runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlx/graph.hpp"
+#include "rlx/result.hpp"
+#include "rlx/tensor.hpp"
+
+namespace rlx {
+
+enum class Device : std::uint8_t { automatic, cpu, cuda, rocm, metal, mlx, gpu, tpu };
+
+/// "auto", "cpu", "cuda", ...
+std::string_view name_of(Device device);
+std::optional<Device> device_named(std::string_view name);
+
+/// One device as `rlx devices` shows it.
+struct DeviceInfo {
+  Device device = Device::cpu;
+  std::string display_name;  ///< begins with the device's name: "CPU AMD EPYC ... (2 threads, avx512)"
+  bool available = false;
+  std::string reason;        ///< why it is not available; empty where it is
+};
+
+/// Every device in a fixed order, with what is there and why not.
+std::vector<DeviceInfo> devices();
+bool is_available(Device device);
+
+/// In what precision matmuls and convolutions may be computed. f32 leaves every dtype as the graph says.
+enum class Precision : std::uint8_t { f32, bf16, f16, int8 };
+std::string_view name_of(Precision precision);
+std::optional<Precision> precision_named(std::string_view name);
+
+struct CompileOptions {
+  /// Symbols of the graph and their values ("batch" -> 8). Naming a symbol that the graph does not have is an error.
+  std::map<std::string, std::int64_t> dims;
+  /// Dims of inputs, by input name; an alternative way to bind symbols and unnamed dims.
+  std::map<std::string, Dims> input_dims;
+  /// Names of the outputs to compute; empty: all of the graph's.
+  std::vector<std::string> outputs;
+  Precision precision = Precision::f32;
+  /// No reordering or algorithm that costs accuracy.
+  bool exact = false;
+  /// One kernel per primitive, for finding bugs. Also set by RLX_DISABLE_FUSION=1.
+  bool disable_fusion = false;
+  /// Worker threads of a run; 0: the session's.
+  int threads = 0;
+};
+
+/// Name, dtype and dims of an input or output of a program. Dims are -1 where the data tells them or symbols are unbound.
+struct IoInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  Dims dims;
+  /// The dims as text: numbers, symbols or "?".
+  std::vector<std::string> dim_names;
+};
+
+/// A named input of a run. A plain span of float takes the dims of the program's input (f32 and other float inputs alone).
+struct NamedInput {
+  NamedInput(std::string name, const Tensor& tensor) : name(std::move(name)), view(tensor) {}
+  NamedInput(std::string name, TensorView view) : name(std::move(name)), view(view) {}
+  NamedInput(std::string name, std::span<const float> values) : name(std::move(name)), values(values) {}
+  NamedInput(std::string name, const std::vector<float>& values) : name(std::move(name)), values(values) {}
+
+  std::string name;
+  std::optional<TensorView> view;
+  std::span<const float> values;
+};
+
+/// Owned outputs in the program's order.
+class Outputs {
+ public:
+  std::vector<std::pair<std::string, Tensor>> items;
+  /// By name; throws Exception for an unknown one.
+  const Tensor& operator[](std::string_view name) const;
+  const Tensor& operator[](std::size_t index) const { return items[index].second; }
+  std::size_t size() const { return items.size(); }
+};
+
+/// A piece of the arena: bytes from arena_ptr().
+struct ArenaSlice {
+  std::int64_t offset = 0;
+  std::int64_t length = 0;
+};
+
+/// Memory of a program, known before its first run. Bytes.
+struct MemoryReport {
+  std::int64_t weights_bytes = 0;              ///< params and constants as the plan stores them
+  std::int64_t arena_bytes = 0;                ///< activations, inputs and outputs included
+  std::int64_t arena_lower_bound_bytes = 0;    ///< the largest sum of bytes alive at once
+  std::int64_t scratch_bytes = 0;              ///< of all workers
+};
+
+/// How the program was made, for `rlx bench` and `rlx inspect`.
+struct CompileReport {
+  double compile_ms = 0;
+  int kernels = 0;            ///< kernels of the plan that runs launch
+  int generated_kernels = 0;  ///< compiled now
+  int cached_kernels = 0;     ///< taken from the code cache
+  int threads = 1;
+  int stages = 1;             ///< parts that shapes told by data split the program into
+  double predicted_ms = 0;
+};
+
+/// One kernel's share of profiled runs.
+struct KernelProfile {
+  std::string name;    ///< kernel kind and variant
+  std::string region;  ///< the nodes inside
+  double median_us = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// A compiled program with its arena. Movable; one thread at a time per program, clones may run concurrently.
+/// Outlives the Graph and the Session that made it.
+class CompiledGraph {
+ public:
+  struct Impl;
+  explicit CompiledGraph(std::unique_ptr<Impl> impl);
+  CompiledGraph(CompiledGraph&&) noexcept;
+  CompiledGraph& operator=(CompiledGraph&&) noexcept;
+  ~CompiledGraph();
+
+  const std::vector<IoInfo>& inputs() const;
+  const std::vector<IoInfo>& outputs() const;
+
+  /// Binds a weight between runs. Values are row-major and of the param's element count; floats are converted to the param's
+  /// float dtype rounding to nearest even. Errors: unknown name (names the known ones), wrong count, not a float param.
+  Status set_param(std::string_view name, std::span<const float> values);
+  /// The same from bytes of `dtype`; float dtypes convert, any other difference is an error.
+  Status set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype);
+
+  /// Named inputs in, owned outputs back. Where symbols are unbound or data decides shapes, plans are specialised on first
+  /// sight of a shape and kept (LRU).
+  Result<Outputs> run(std::span<const NamedInput> inputs);
+  Result<Outputs> run(std::initializer_list<NamedInput> inputs) {
+    return run(std::span<const NamedInput>(inputs.begin(), inputs.size()));
+  }
+  /// The same, but every tensor must have exactly the declared dtype.
+  Result<Outputs> run_typed(std::span<const NamedInput> inputs);
+  /// Runs, and reads back only the outputs with these indices, in this order.
+  Result<Outputs> run_read_outputs(std::span<const NamedInput> inputs, std::span<const int> indices);
+  /// Row `row` of `row_elements` elements of a row-major f32 output of the last run.
+  Result<std::vector<float>> read_output_row(int output, std::int64_t row, std::int64_t row_elements) const;
+
+  /// Views into the output memory, valid until the next run. Needs bound shapes.
+  Result<std::span<const TensorView>> run_raw(std::span<const NamedInput> inputs);
+  /// By position in declaration order: no look-up, no allocation. slot_inputs[i] points at the whole input i.
+  /// The result is owned by the program: a slice for each output, in bytes from arena_ptr().
+  Result<std::span<const ArenaSlice>> run_slots(std::span<const void* const> slot_inputs);
+  const std::byte* arena_ptr() const;
+  /// Outputs are written into the caller's memory: outputs[i] has room for output i.
+  Status run_into(std::span<const void* const> slot_inputs, std::span<void* const> outputs);
+
+  /// An independent copy that shares the weights.
+  Result<CompiledGraph> clone() const;
+  Device device() const;
+
+  MemoryReport query_memory() const;
+  const CompileReport& report() const;
+  /// The text form at that stage: "hir", "mir" or "lir". Byte-stable.
+  Result<std::string> stage_text(std::string_view stage) const;
+  /// Times every kernel over `runs` runs on the inputs of the last run.
+  Result<std::vector<KernelProfile>> profile(int runs);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+using LogCallback = std::function<void(std::string_view)>;
+
+struct SessionOptions {
+  int threads = 0;          ///< 0: one for each core that the process may use
+  LogCallback log;          ///< diagnostics; none by default
+  bool use_code_cache = true;
+};
+
+/// Compiles graphs for one device. Thread-safe.
+class Session {
+ public:
+  struct Impl;
+  /// Throws nothing: an unavailable device is an error of compile ("not available: <why>").
+  explicit Session(Device device = Device::automatic, SessionOptions options = {});
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  Result<CompiledGraph> compile(const Graph& graph, const CompileOptions& options = {});
+  /// The device that was asked for, or chosen.
+  Device device() const;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Programs of one graph for several shapes: least recently used ones are dropped beyond the capacity.
+class CompileCache {
+ public:
+  CompileCache(Session& session, Graph graph, std::size_t capacity = 16);
+  ~CompileCache();
+  CompileCache(CompileCache&&) noexcept;
+  /// The program for these symbol values; compiled on first sight. Valid until dropped.
+  Result<std::shared_ptr<CompiledGraph>> get(const CompileOptions& options);
+  std::size_t size() const;
+  std::size_t misses() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rlx
