@@ -15,7 +15,7 @@ install(FILES LICENSE third_party/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT rlxTargets NAMESPACE rlx:: DESTINATION ${RLX_PACKAGE_DIR})
 configure_package_config_file(cmake/rlxConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake
-  INSTALL_DESTINATION ${RLX_PACKAGE_DIR})
+  INSTALL_DESTINATION ${RLX_PACKAGE_DIR} PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake

