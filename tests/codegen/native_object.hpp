@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +16,7 @@ namespace rlx::testing {
 
 /// The object that `cc -c` makes of the C source; empty where there is no compiler.
 inline std::vector<std::byte> compile_c(const std::string& source, const std::string& flags = "") {
-  static int counter = 0;
+  static std::atomic<int> counter = 0;
   const auto folder = std::filesystem::temp_directory_path();
   const std::string stem =
       (folder / ("rlx_object_" + std::to_string(getpid()) + "_" + std::to_string(counter++)))
