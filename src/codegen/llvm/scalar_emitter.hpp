@@ -96,13 +96,15 @@ class PointExpression {
   struct Place {
     llvm::Value* pointer;  ///< of lane 0, or <lanes x ptr>
     std::int64_t stride;   ///< along vector_dim, in elements; unused with a vector of pointers
-    llvm::Value* mask;     ///< null, i1 or <lanes x i1>: guards and the point's mask
-    bool guarded;          ///< a guard takes part in the mask
+    llvm::Value* guard = nullptr;  ///< null, i1 or <lanes x i1>: whether the guards hold
   };
-  Place place(const loop::Access& access, const PartialAddress& address, bool for_store);
-  llvm::Value* guard(const loop::Guard& guard);
+  bool runs_along_lanes(int dim) const { return point_.lanes > 1 && dim == point_.vector_dim; }
+  Place place(const loop::Access& access, const PartialAddress& address);
+  llvm::Value* guard_holds(const loop::Guard& guard);
   llvm::Value* indirect_offset(const loop::Indirect& indirect);
   llvm::Value* load(const ScalarNode& node);
+  /// Guard and the point's mask together, for an access that touches every lane.
+  llvm::Value* lane_mask(llvm::Value* guard);
 
   Emitter& emitter_;
   std::span<const ScalarNode> nodes_;

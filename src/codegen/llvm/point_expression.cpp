@@ -1,0 +1,188 @@
+// Expressions at a point: addresses of accesses, guards, data-dependent indices, and nodes in the
+// order of need.
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include "codegen/llvm/scalar_values.hpp"
+
+namespace rlx::codegen {
+
+PointExpression::PointExpression(Emitter& emitter, std::span<const ScalarNode> nodes,
+                                 std::span<const loop::Access> accesses, Point point,
+                                 int error_buffer)
+    : emitter_(emitter),
+      nodes_(nodes),
+      accesses_(accesses),
+      point_(std::move(point)),
+      error_buffer_(error_buffer),
+      values_(nodes.size(), nullptr) {}
+
+void PointExpression::set_accumulator(llvm::Value* value, DType dtype) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].op != ScalarOp::accumulator) continue;
+    values_[i] = emit_cast(emitter_, dtype, nodes_[i].dtype, value);
+  }
+}
+
+llvm::Value* PointExpression::guard_holds(const loop::Guard& guard) {
+  auto& b = emitter_.builder;
+  llvm::Value* position = emitter_.i64(guard.offset);
+  for (std::size_t dim = 0; dim < guard.coefficients.size(); ++dim) {
+    const std::int64_t coefficient = guard.coefficients[dim];
+    if (coefficient == 0) continue;
+    llvm::Value* part = b.CreateMul(point_.index[dim], emitter_.i64(coefficient));
+    position = b.CreateAdd(position, part);
+  }
+  const int dim = point_.vector_dim;
+  if (point_.lanes > 1 && dim >= 0 && guard.coefficients[dim] != 0) {
+    llvm::Value* steps = splat(emitter_, emitter_.i64(guard.coefficients[dim]), point_.lanes);
+    position = b.CreateAdd(splat(emitter_, position, point_.lanes),
+                           b.CreateMul(lane_numbers(emitter_, point_.lanes), steps));
+  }
+  llvm::Value* extent = splat(emitter_, emitter_.i64(guard.extent), lanes_of(position));
+  return b.CreateICmpULT(position, extent);
+}
+
+llvm::Value* PointExpression::indirect_offset(const loop::Indirect& indirect) {
+  auto& b = emitter_.builder;
+  llvm::Value* raw = value(indirect.node);
+  const unsigned lanes = lanes_of(raw);
+  auto all = [&](std::int64_t number) { return splat(emitter_, emitter_.i64(number), lanes); };
+  llvm::Value* index = emit_cast(emitter_, nodes_[indirect.node].dtype, DType::i64, raw);
+  llvm::Value* negative = b.CreateICmpSLT(index, all(0));
+  index = b.CreateSelect(negative, b.CreateAdd(index, all(indirect.extent)), index);
+  llvm::Value* bad = b.CreateICmpUGE(index, all(indirect.extent));
+  if (error_buffer_ >= 0) {
+    if (point_.mask && lanes == point_.lanes) bad = b.CreateAnd(bad, point_.mask);
+    llvm::Value* any = lanes == 1 ? bad : b.CreateOrReduce(bad);
+    emitter_.when(any, [&] { b.CreateStore(b.getInt32(1), emitter_.buffers[error_buffer_]); });
+  }
+  index = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, index, all(indirect.extent - 1));
+  index = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, index, all(0));
+  return b.CreateMul(index, all(indirect.stride));
+}
+
+PointExpression::Place PointExpression::place(const loop::Access& access,
+                                              const PartialAddress& address) {
+  auto& b = emitter_.builder;
+  llvm::Type* element = memory_type(emitter_, emitter_.kernel.buffers[access.buffer].dtype);
+  Place place{address.pointer, 0};
+  llvm::Value* offset = emitter_.i64(0);
+  if (!place.pointer) {
+    place.pointer = emitter_.buffers[access.buffer];
+    offset = emitter_.i64(access.offset);
+  }
+  for (std::size_t dim = 0; dim < access.strides.size(); ++dim) {
+    const std::int64_t stride = access.strides[dim];
+    if (runs_along_lanes(static_cast<int>(dim))) place.stride = stride;
+    const bool covered = address.pointer && (address.dims >> dim & 1);
+    if (stride == 0 || covered) continue;
+    offset = b.CreateAdd(offset, b.CreateMul(point_.index[dim], emitter_.i64(stride)));
+  }
+  for (const loop::Indirect& indirect : access.indirect) {
+    llvm::Value* part = indirect_offset(indirect);
+    const unsigned lanes = std::max(lanes_of(part), lanes_of(offset));
+    offset = b.CreateAdd(splat(emitter_, offset, lanes), splat(emitter_, part, lanes));
+  }
+  if (lanes_of(offset) > 1 && place.stride != 0) {
+    llvm::Value* steps = splat(emitter_, emitter_.i64(place.stride), point_.lanes);
+    offset = b.CreateAdd(offset, b.CreateMul(lane_numbers(emitter_, point_.lanes), steps));
+  }
+  place.pointer = b.CreateGEP(element, place.pointer, offset);
+  for (const loop::Guard& guard : access.guards) {
+    llvm::Value* holds = guard_holds(guard);
+    if (!place.guard) {
+      place.guard = holds;
+      continue;
+    }
+    const unsigned lanes = std::max(lanes_of(holds), lanes_of(place.guard));
+    place.guard = b.CreateAnd(splat(emitter_, place.guard, lanes), splat(emitter_, holds, lanes));
+  }
+  return place;
+}
+
+llvm::Value* PointExpression::lane_mask(llvm::Value* guard) {
+  if (!guard || !point_.mask) return guard ? guard : point_.mask;
+  return emitter_.builder.CreateAnd(splat(emitter_, guard, point_.lanes), point_.mask);
+}
+
+llvm::Value* PointExpression::load(const ScalarNode& node) {
+  const loop::Access& access = accesses_[node.index];
+  const PartialAddress address =
+      addresses_.empty() ? PartialAddress{} : addresses_[static_cast<std::size_t>(node.index)];
+  const DType dtype = emitter_.kernel.buffers[access.buffer].dtype;
+  const Place place = this->place(access, address);
+  llvm::Constant* fill =
+      constant_of(emitter_, dtype, 1, access.fill, static_cast<std::int64_t>(access.fill));
+  if (lanes_of(place.pointer) > 1) {
+    llvm::Value* mask = lane_mask(place.guard);
+    if (mask) mask = splat(emitter_, mask, point_.lanes);
+    return emit_gather(emitter_, dtype, place.pointer, mask, fill);
+  }
+  // A broadcast element exists whenever one lane does, so the tail's mask does not matter to it.
+  llvm::Value* mask = place.stride == 0 ? place.guard : lane_mask(place.guard);
+  if (mask && lanes_of(mask) == 1 && place.stride != 0 && emitter_.machine.masks) {
+    mask = splat(emitter_, mask, point_.lanes);
+  }
+  return emit_load(emitter_, dtype, place.pointer, place.stride, point_.lanes, mask,
+                   place.guard ? fill : nullptr);
+}
+
+void PointExpression::store(const loop::Store& store, const PartialAddress& address) {
+  const DType dtype = emitter_.kernel.buffers[store.access.buffer].dtype;
+  llvm::Value* stored = value(store.node);
+  const Place place = this->place(store.access, address);
+  if (lanes_of(place.pointer) > 1) {
+    llvm::Value* mask = lane_mask(place.guard);
+    if (mask) mask = splat(emitter_, mask, point_.lanes);
+    emit_scatter(emitter_, dtype, stored, place.pointer, mask);
+    return;
+  }
+  const bool single = place.stride == 0 && lanes_of(stored) == 1;
+  llvm::Value* mask = single ? place.guard : lane_mask(place.guard);
+  if (single && mask && lanes_of(mask) > 1) mask = emitter_.builder.CreateOrReduce(lane_mask(mask));
+  emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask);
+}
+
+llvm::Value* PointExpression::value(ScalarId id) {
+  llvm::Value*& known = values_[id];
+  if (known) return known;
+  const ScalarNode& node = nodes_[id];
+  switch (node.op) {
+    case ScalarOp::constant:
+      known = constant_of(emitter_, node.dtype, 1, node.value, node.integer);
+      break;
+    case ScalarOp::load: known = load(node); break;
+    case ScalarOp::domain_index: {
+      known = point_.index[node.index];
+      if (runs_along_lanes(node.index)) {
+        known = emitter_.builder.CreateAdd(splat(emitter_, known, point_.lanes),
+                                           lane_numbers(emitter_, point_.lanes));
+      }
+      break;
+    }
+    default: {
+      llvm::Value* a = value(node.a);
+      llvm::Value* b = node.b >= 0 ? value(node.b) : nullptr;
+      llvm::Value* c = node.c >= 0 ? value(node.c) : nullptr;
+      const DType operand = nodes_[node.op == ScalarOp::select ? node.b : node.a].dtype;
+      known = emit_scalar(emitter_, node, operand, a, b, c);
+    }
+  }
+  return values_[id];
+}
+
+std::optional<std::string> cannot_generate(const loop::Kernel& kernel,
+                                           std::span<const ScalarNode> nodes) {
+  for (const loop::Buffer& buffer : kernel.buffers) {
+    if (!is_complex(buffer.dtype)) continue;
+    return "Complex element types (" + std::string(name_of(buffer.dtype)) + ") are not generated.";
+  }
+  for (const ScalarNode& node : nodes) {
+    if (!is_complex(node.dtype)) continue;
+    return "Complex element types (" + std::string(name_of(node.dtype)) + ") are not generated.";
+  }
+  return std::nullopt;
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,151 @@
+// Loads and stores of runs of elements: contiguous, reversed, broadcast, strided, masked.
+#include <llvm/IR/Constants.h>
+
+#include "codegen/llvm/scalar_values.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+llvm::Align alignment(DType dtype) { return llvm::Align(size_of(dtype)); }
+
+llvm::Value* reverse(Emitter& emitter, llvm::Value* value) {
+  return emitter.builder.CreateVectorReverse(value);
+}
+
+llvm::Value* any_lane(Emitter& emitter, llvm::Value* mask) {
+  return lanes_of(mask) == 1 ? mask : emitter.builder.CreateOrReduce(mask);
+}
+
+llvm::Value* fill_of(Emitter& emitter, DType dtype, unsigned lanes, llvm::Value* fill) {
+  if (!fill) return llvm::Constant::getNullValue(value_type(emitter, dtype, lanes));
+  return splat(emitter, fill, lanes);
+}
+
+/// One value made under a condition, else `otherwise`.
+llvm::Value* guarded(Emitter& emitter, llvm::Value* condition, llvm::Value* otherwise,
+                     const std::function<llvm::Value*()>& make) {
+  auto& b = emitter.builder;
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::Value* made = nullptr;
+  llvm::BasicBlock* inside = nullptr;
+  emitter.when(condition, [&] {
+    made = make();
+    inside = b.GetInsertBlock();
+  });
+  llvm::PHINode* merged = b.CreatePHI(made->getType(), 2);
+  merged->addIncoming(otherwise, before);
+  merged->addIncoming(made, inside);
+  return merged;
+}
+
+llvm::Value* element_pointers(Emitter& emitter, DType dtype, llvm::Value* pointer,
+                              std::int64_t stride, unsigned lanes) {
+  auto& b = emitter.builder;
+  llvm::Value* offsets =
+      b.CreateMul(lane_numbers(emitter, lanes), splat(emitter, emitter.i64(stride), lanes));
+  return b.CreateGEP(memory_type(emitter, dtype), pointer, offsets);
+}
+
+/// Memory values of a run whose stride is 1.
+llvm::Value* load_run(Emitter& emitter, DType dtype, llvm::Value* pointer, unsigned lanes,
+                      llvm::Value* mask) {
+  auto& b = emitter.builder;
+  llvm::Type* type = with_lanes(memory_type(emitter, dtype), lanes);
+  if (!mask) return b.CreateAlignedLoad(type, pointer, alignment(dtype));
+  return b.CreateMaskedLoad(type, pointer, alignment(dtype), mask,
+                            llvm::Constant::getNullValue(type));
+}
+
+}  // namespace
+
+llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes) {
+  auto& b = emitter.builder;
+  if (lanes > 32) {
+    return b.CreateICmpULT(lane_numbers(emitter, lanes), splat(emitter, count, lanes));
+  }
+  std::vector<llvm::Constant*> numbers;
+  for (unsigned i = 0; i < lanes; ++i) numbers.push_back(b.getInt32(i));
+  llvm::Value* limit = b.CreateTrunc(
+      b.CreateSelect(b.CreateICmpULT(count, emitter.i64(lanes)), count, emitter.i64(lanes)),
+      b.getInt32Ty());
+  return b.CreateICmpULT(llvm::ConstantVector::get(numbers), splat(emitter, limit, lanes));
+}
+
+llvm::Value* emit_gather(Emitter& emitter, DType dtype, llvm::Value* pointers, llvm::Value* mask,
+                         llvm::Value* fill) {
+  auto& b = emitter.builder;
+  const unsigned lanes = lanes_of(pointers);
+  llvm::Type* type = with_lanes(memory_type(emitter, dtype), lanes);
+  llvm::Value* read = b.CreateMaskedGather(type, pointers, alignment(dtype), mask,
+                                           llvm::Constant::getNullValue(type));
+  llvm::Value* value = decode(emitter, dtype, read);
+  if (!mask || !fill) return value;
+  return b.CreateSelect(mask, value, fill_of(emitter, dtype, lanes, fill));
+}
+
+void emit_scatter(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointers,
+                  llvm::Value* mask) {
+  llvm::Value* bits = encode(emitter, dtype, splat(emitter, value, lanes_of(pointers)));
+  emitter.builder.CreateMaskedScatter(bits, pointers, alignment(dtype), mask);
+}
+
+llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std::int64_t stride,
+                       unsigned lanes, llvm::Value* mask, llvm::Value* fill) {
+  auto& b = emitter.builder;
+  const bool one = lanes == 1 || stride == 0;
+  if (mask && (lanes_of(mask) == 1 || stride == 0)) {
+    const unsigned width = one ? 1 : lanes;
+    llvm::Value* value =
+        guarded(emitter, any_lane(emitter, mask), fill_of(emitter, dtype, width, fill),
+                [&] { return emit_load(emitter, dtype, pointer, stride, lanes); });
+    if (lanes_of(mask) == 1) return value;
+    return b.CreateSelect(mask, splat(emitter, value, lanes), fill_of(emitter, dtype, lanes, fill));
+  }
+  if (one) return decode(emitter, dtype, load_run(emitter, dtype, pointer, 1, nullptr));
+  if (stride != 1 && stride != -1) {
+    return emit_gather(emitter, dtype, element_pointers(emitter, dtype, pointer, stride, lanes),
+                       mask, fill);
+  }
+  if (stride == -1) {
+    llvm::Value* first = b.CreateConstGEP1_64(memory_type(emitter, dtype), pointer,
+                                              1 - static_cast<std::int64_t>(lanes));
+    llvm::Value* run = load_run(emitter, dtype, first, lanes, mask ? reverse(emitter, mask) : mask);
+    llvm::Value* value = decode(emitter, dtype, reverse(emitter, run));
+    return mask && fill ? b.CreateSelect(mask, value, splat(emitter, fill, lanes)) : value;
+  }
+  llvm::Value* value = decode(emitter, dtype, load_run(emitter, dtype, pointer, lanes, mask));
+  return mask && fill ? b.CreateSelect(mask, value, splat(emitter, fill, lanes)) : value;
+}
+
+void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointer,
+                std::int64_t stride, unsigned lanes, llvm::Value* mask) {
+  auto& b = emitter.builder;
+  if (mask && lanes_of(mask) == 1) {
+    emitter.when(mask, [&] { emit_store(emitter, dtype, value, pointer, stride, lanes); });
+    return;
+  }
+  if (lanes == 1 || (stride == 0 && !mask)) {
+    llvm::Value* last = lanes_of(value) == 1 ? value : b.CreateExtractElement(value, lanes - 1);
+    b.CreateAlignedStore(encode(emitter, dtype, last), pointer, alignment(dtype));
+    return;
+  }
+  if (stride != 1 && stride != -1) {
+    emit_scatter(emitter, dtype, value, element_pointers(emitter, dtype, pointer, stride, lanes),
+                 mask);
+    return;
+  }
+  llvm::Value* bits = encode(emitter, dtype, splat(emitter, value, lanes));
+  if (stride == -1) {
+    bits = reverse(emitter, bits);
+    if (mask) mask = reverse(emitter, mask);
+    pointer = b.CreateConstGEP1_64(memory_type(emitter, dtype), pointer,
+                                   1 - static_cast<std::int64_t>(lanes));
+  }
+  if (mask) {
+    b.CreateMaskedStore(bits, pointer, alignment(dtype), mask);
+  } else {
+    b.CreateAlignedStore(bits, pointer, alignment(dtype));
+  }
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,144 @@
+// Shared steps of the elementary functions, and the choice of formula by type.
+#include "codegen/llvm/vector_math.hpp"
+
+#include "codegen/llvm/real_math.hpp"
+
+namespace rlx::codegen {
+
+llvm::Value* multiply_add(Emitter& emitter, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+  auto& builder = emitter.builder;
+  if (!emitter.machine.fma) return builder.CreateFAdd(builder.CreateFMul(a, b), c);
+  return builder.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+}
+
+Real polynomial(Real x, std::initializer_list<double> coefficients) {
+  auto next = std::rbegin(coefficients);
+  Real sum = x.of(*next++);
+  for (; next != std::rend(coefficients); ++next) sum = fma(sum, x, *next);
+  return sum;
+}
+
+Rounded nearest(Real x) {
+  const Real magic = x.of(x.is_double() ? 0x1.8p52 : 0x1.8p23);
+  const Real shifted = x + magic;
+  return {shifted - magic, x.builder().CreateSub(shifted.bits(), magic.bits())};
+}
+
+Real scale(Real x, llvm::Value* n) {
+  auto& b = x.builder();
+  const int mantissa = x.is_double() ? 52 : 23, bias = x.is_double() ? 1023 : 127;
+  auto power = [&](llvm::Value* exponent) {
+    return x.from_bits(b.CreateShl(b.CreateAdd(exponent, x.word(bias)), mantissa));
+  };
+  llvm::Value* half = b.CreateAShr(n, 1);
+  return x * power(half) * power(b.CreateSub(n, half));
+}
+
+Split split(Real x) {
+  auto& b = x.builder();
+  const bool wide = x.is_double();
+  const int mantissa = wide ? 52 : 23;
+  const Truth subnormal = x < (wide ? 0x1p-1022 : 0x1p-126);
+  const Real normal = select(subnormal, x * (wide ? 0x1p52 : 0x1p23), x);
+  llvm::Value* bits = normal.bits();
+  const std::int64_t root_half = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3;
+  llvm::Value* distance = b.CreateSub(bits, x.word(root_half));
+  llvm::Value* exponent = b.CreateAShr(distance, mantissa);
+  const Real m = x.from_bits(b.CreateSub(bits, b.CreateShl(exponent, mantissa)));
+  const Real shift = select(subnormal, x.of(wide ? -52 : -23), x.of(0));
+  llvm::Type* type = x.value->getType();
+  if (!wide) return {m, Real{x.emitter, b.CreateSIToFP(exponent, type)} + shift};
+  // 64-bit conversions are slow before AVX-512, and adding to a large number does the same.
+  const Real magic = x.of(0x1.8p52);
+  const Real converted = x.from_bits(b.CreateAdd(exponent, magic.bits())) - magic;
+  return {m, converted + shift};
+}
+
+Real widened(Real x) {
+  auto& b = x.builder();
+  return {x.emitter, b.CreateFPExt(x.value, with_lanes(b.getDoubleTy(), lanes_of(x.value)))};
+}
+
+Real narrowed(Real x) {
+  auto& b = x.builder();
+  return {x.emitter, b.CreateFPTrunc(x.value, with_lanes(b.getFloatTy(), lanes_of(x.value)))};
+}
+
+llvm::Value* any(Truth truth) {
+  if (lanes_of(truth.value) == 1) return truth.value;
+  return truth.emitter->builder.CreateOrReduce(truth.value);
+}
+
+Real remainder(Real x, Real y) {
+  auto& b = x.builder();
+  const bool wide = x.is_double();
+  const int mantissa = wide ? 52 : 23;
+  llvm::Value* implicit = x.word(std::int64_t{1} << mantissa);
+  struct Parts {
+    llvm::Value *fraction, *exponent;
+  };
+  auto parts = [&](Real value) {
+    llvm::Value* bits = abs(value).bits();
+    llvm::Value* field = b.CreateLShr(bits, mantissa);
+    llvm::Value* fraction = b.CreateAnd(bits, b.CreateSub(implicit, x.word(1)));
+    llvm::Value* normal = b.CreateICmpNE(field, x.word(0));
+    return Parts{b.CreateSelect(normal, b.CreateOr(fraction, implicit), fraction),
+                 b.CreateSelect(normal, field, x.word(1))};
+  };
+  const Parts dividend = parts(x), divisor = parts(y);
+  // Shift and subtract: as many rounds as the lane with the largest difference of exponents needs.
+  llvm::Value* steps = b.CreateSub(dividend.exponent, divisor.exponent);
+  llvm::Value* rounds =
+      lanes_of(steps) == 1 ? steps : b.CreateIntMaxReduce(steps, /*IsSigned=*/true);
+  rounds = b.CreateSExt(rounds, b.getInt64Ty());
+  auto subtract = [&](llvm::Value* rest, llvm::Value* active) {
+    llvm::Value* fits = b.CreateAnd(active, b.CreateICmpUGE(rest, divisor.fraction));
+    return b.CreateSelect(fits, b.CreateSub(rest, divisor.fraction), rest);
+  };
+  const std::vector<llvm::Value*> done = x.emitter->loop(
+      x.emitter->i64(0), rounds, 1, {dividend.fraction, steps},
+      [&](llvm::Value*, std::vector<llvm::Value*> state) {
+        llvm::Value* active = b.CreateICmpSGT(state[1], x.word(0));
+        llvm::Value* rest = subtract(state[0], active);
+        return std::vector<llvm::Value*>{b.CreateSelect(active, b.CreateShl(rest, 1), rest),
+                                         b.CreateSub(state[1], x.word(1))};
+      });
+  llvm::Value* reached = b.CreateICmpSGE(steps, x.word(0));
+  llvm::Value* rest = subtract(done[0], reached);
+  // The rest is a whole number of the divisor's least steps (of the dividend's where that is
+  // smaller).
+  llvm::Value* exponent = b.CreateSelect(reached, divisor.exponent, dividend.exponent);
+  const Real whole = {x.emitter, b.CreateUIToFP(rest, x.value->getType())};
+  const int bias = wide ? 1075 : 150;
+  Real result = scale(whole, b.CreateSub(exponent, x.word(bias)));
+  const Real limit = x.of(infinity);
+  result = select(abs(x) < abs(y), abs(x), result);
+  result = select((y == 0.0) | (abs(x) == limit) | is_nan(x) | is_nan(y), not_a_number, result);
+  return copysign(result, x);
+}
+
+llvm::Value* emit_unary_math(Emitter& emitter, ScalarOp op, llvm::Value* value) {
+  const Real x{&emitter, value};
+  return x.is_double() ? emit_unary_f64(op, x).value : emit_unary_f32(op, x).value;
+}
+
+llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* left,
+                              llvm::Value* right) {
+  const Real a{&emitter, left}, b{&emitter, right};
+  switch (op) {
+    case ScalarOp::pow:
+      if (a.is_double()) return power_f64(a, b, true).value;
+      return narrowed(power_f64(widened(a), widened(b), false)).value;
+    case ScalarOp::atan2:
+      if (a.is_double()) return atan2_f64(a, b).value;
+      return narrowed(atan2_f64(widened(a), widened(b))).value;
+    case ScalarOp::mod: {
+      const Real rest = remainder(a, b);
+      const Truth correct = (!(rest == 0.0)) & (is_negative(rest) ^ is_negative(b));
+      return select(rest == 0.0, copysign(rest, b), select(correct, rest + b, rest)).value;
+    }
+    default: return remainder(a, b).value;
+  }
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,190 @@
+// Elementary functions in float. Polynomials are minimax fits (Remez) of the stated function on the
+// stated interval; functions that are seldom hot go through double.
+#include "codegen/llvm/real_math.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+constexpr double ln2_high = 0x1.62e4p-1, ln2_low = 0x1.7f7d1cf79abcap-20;
+constexpr double log2_e = 0x1.71547652b82fep+0;
+
+/// x = n ln2 + rest, |rest| <= ln2 / 2.
+struct Halved {
+  Rounded n;
+  Real rest;
+};
+
+Halved take_ln2(Real x) {
+  const Rounded n = nearest(x * log2_e);
+  const Real high = fma(-n.real, ln2_high, x);
+  return {n, fma(-n.real, ln2_low, high)};
+}
+
+/// e^r - 1 - r = r^2 p(r) on [-ln2/2, ln2/2].
+Real exp_tail(Real r) {
+  return r * r * polynomial(r, {5.e-01, 1.6666514e-01, 4.1666187e-02, 8.369591e-03, 1.3951724e-03});
+}
+
+Real exp(Real x) {
+  const Halved h = take_ln2(at_least(at_most(x, 89), -104));
+  return scale(exp_tail(h.rest) + h.rest + 1.0, h.n.integer);
+}
+
+/// 2^x = 2^n 2^r, 2^r = 1 + r p(r) on [-1/2, 1/2].
+Real exp2(Real x) {
+  const Real limited = at_least(at_most(x, 129), -151);
+  const Rounded n = nearest(limited);
+  const Real r = limited - n.real;
+  const Real p = polynomial(
+      r, {6.931472e-01, 2.402265e-01, 5.5503245e-02, 9.617998e-03, 1.3401582e-03, 1.5477829e-04});
+  return scale(fma(r, p, 1.0), n.integer);
+}
+
+/// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)): the halves keep 2^n finite at the upper end.
+Real expm1(Real x) {
+  const Halved h = take_ln2(at_least(at_most(x, 89), -20));
+  const Real p = exp_tail(h.rest) + h.rest;
+  auto& b = x.builder();
+  const Real half_power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(126)), 23));
+  const Real result = fma(half_power, p, half_power - 0.5) * 2.0;
+  return select(abs(x) < 0x1p-13, fma(x * x, x.of(0.5), x), result);
+}
+
+/// log(1 + f) = f - f^2/2 + f^3 p(f) on [sqrt(1/2) - 1, sqrt(2) - 1]; `low` is added before the
+/// large parts.
+Real log_of_one_plus(Real f, Real low, Real high) {
+  const Real p = polynomial(f, {3.3333316e-01, -2.5000796e-01, 2.0002283e-01, -1.6624975e-01,
+                                1.4181407e-01, -1.3125236e-01, 1.287927e-01, -7.86568e-02});
+  const Real square = f * f;
+  const Real tail = fma(square * f, p, low);
+  return (fma(square, -0.5, tail) + f) + high;
+}
+
+/// The values of a logarithm outside of (0, inf).
+Real with_log_limits(Real x, Real result) {
+  result = select(x == infinity, infinity, result);
+  result = select(x == 0.0, -infinity, result);
+  return select((x < 0.0) | is_nan(x), not_a_number, result);
+}
+
+Real log(Real x) {
+  const Split s = split(x);
+  const Real result =
+      log_of_one_plus(s.mantissa - 1.0, s.exponent * ln2_low, s.exponent * ln2_high);
+  return with_log_limits(x, result);
+}
+
+/// log(1 + x) = log(u) + c / u, where u = 1 + x as rounded and c is what rounding lost.
+Real log1p(Real x) {
+  const Real u = x + 1.0;
+  const Real lost = select(abs(x) > 1.0, 1.0 - (u - x), x - (u - 1.0));
+  const Split s = split(u);
+  const Real result =
+      log_of_one_plus(s.mantissa - 1.0, fma(s.exponent, ln2_low, lost / u), s.exponent * ln2_high);
+  return select(abs(x) < 0x1p-24, x, with_log_limits(u, result));
+}
+
+Real tanh(Real x) {
+  const Real y = at_most(abs(x), 10);
+  const Real z = x * x;
+  const Real p =
+      polynomial(z, {-3.3333284e-01, 1.3331516e-01, -5.374521e-02, 2.0655375e-02, -5.7217525e-03});
+  const Real small = fma(z * x, p, x);
+  const Halved h = take_ln2(y * 2.0);
+  auto& b = x.builder();
+  const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
+  const Real e = fma(exp_tail(h.rest) + h.rest, power, power);
+  return select(abs(x) < 0.625, small, copysign(1.0 - 2.0 / (e + 1.0), x));
+}
+
+/// erf(x) = x + x p(x^2) up to 1; then 1 - exp(x q(x)), where x q(x) fits log(erfc(x)) up to 4.
+Real erf(Real x) {
+  const Real y = at_most(abs(x), 4);
+  const Real z = x * x;
+  const Real p = polynomial(z, {1.2837917e-01, -3.7612626e-01, 1.12836e-01, -2.6854446e-02,
+                                5.1895366e-03, -8.0208457e-04, 7.889119e-05});
+  const Real q = polynomial(y, {-1.1285517e+00, -6.3562524e-01, -1.0526281e-01, 2.2674263e-02,
+                                -2.9302388e-03, 4.961757e-05, 4.5574874e-05, -4.9376763e-06});
+  const Halved h = take_ln2(y * q);
+  auto& b = x.builder();
+  const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
+  const Real e = fma(exp_tail(h.rest) + h.rest, power, power);
+  return select(abs(x) < 1.0, fma(p, x, x), copysign(1.0 - e, x));
+}
+
+Real sine_of_rest(Real r) {
+  const Real z = r * r;
+  return fma(z * r, polynomial(z, {-1.6666667e-01, 8.333329e-03, -1.9839258e-04, 2.7175695e-06}),
+             r);
+}
+
+Real cosine_of_rest(Real r) {
+  const Real z = r * r;
+  const Real p = polynomial(z, {4.1666646e-02, -1.3887307e-03, 2.443131e-05});
+  return fma(z * z, p, fma(z, -0.5, r.of(1)));
+}
+
+/// Three parts of pi/2 do below 2^12, where fused steps lose nothing; beyond, double.
+Reduced reduce(Real x) {
+  Emitter& emitter = *x.emitter;
+  auto& b = x.builder();
+  const Rounded n = nearest(x * 0x1.45f306dc9c883p-1);
+  Real rest = fma(-n.real, 0x1.921fb6p+0, x);
+  rest = fma(-n.real, -0x1.777a5cp-25, rest);
+  rest = fma(-n.real, -0x1.ee59dap-50, rest);
+  const Truth large = abs(x) > 4096.0;
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::BasicBlock* inside = nullptr;
+  Real exact = rest;
+  llvm::Value* quadrant = nullptr;
+  emitter.when(any(large), [&] {
+    const Reduced wide = reduce_angle(widened(x));
+    exact = narrowed(wide.rest);
+    quadrant = b.CreateTrunc(wide.quadrant, x.words());
+    exact = select(large, exact, rest);
+    quadrant = b.CreateSelect(large.value, quadrant, n.integer);
+    inside = b.GetInsertBlock();
+  });
+  llvm::PHINode* merged = b.CreatePHI(x.value->getType(), 2);
+  merged->addIncoming(rest.value, before);
+  merged->addIncoming(exact.value, inside);
+  llvm::PHINode* merged_quadrant = b.CreatePHI(x.words(), 2);
+  merged_quadrant->addIncoming(n.integer, before);
+  merged_quadrant->addIncoming(quadrant, inside);
+  return {{&emitter, merged}, merged_quadrant};
+}
+
+/// sin (shift 0) and cos (shift 1): the quadrant picks the polynomial and the sign.
+Real sine(Real x, int shift) {
+  auto& b = x.builder();
+  const Reduced reduced = reduce(x);
+  llvm::Value* quadrant = b.CreateAdd(reduced.quadrant, x.word(shift));
+  const Truth odd{x.emitter, b.CreateICmpNE(b.CreateAnd(quadrant, x.word(1)), x.word(0))};
+  const Real result = select(odd, cosine_of_rest(reduced.rest), sine_of_rest(reduced.rest));
+  llvm::Value* sign = b.CreateShl(b.CreateAnd(quadrant, x.word(2)), 30);
+  return x.from_bits(b.CreateXor(result.bits(), sign));
+}
+
+}  // namespace
+
+Real emit_unary_f32(ScalarOp op, Real x) {
+  switch (op) {
+    case ScalarOp::exp: return exp(x);
+    case ScalarOp::exp2: return exp2(x);
+    case ScalarOp::expm1: return expm1(x);
+    case ScalarOp::log: return log(x);
+    case ScalarOp::log1p: return log1p(x);
+    case ScalarOp::tanh: return tanh(x);
+    case ScalarOp::erf: return erf(x);
+    case ScalarOp::sin:
+      if (x.emitter->machine.fma) return sine(x, 0);
+      break;
+    case ScalarOp::cos:
+      if (x.emitter->machine.fma) return sine(x, 1);
+      break;
+    default: break;
+  }
+  return narrowed(emit_unary_f64(op, widened(x)));
+}
+
+}  // namespace rlx::codegen
