@@ -1,0 +1,113 @@
+// Text of kernels: one line for each buffer, access, node and store; the same kernel always gives
+// the same bytes.
+#include "codegen/loop.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+#include <string_view>
+
+namespace rlx::loop {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+class Writer {
+ public:
+  template <class... Arguments>
+  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
+    text_ += '\n';
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string list(const Numbers& numbers) { return fmt::format("[{}]", fmt::join(numbers, ",")); }
+
+std::string text_of(const Guard& guard) {
+  return fmt::format(" guard(0<={}+{}<{})", guard.offset, list(guard.coefficients), guard.extent);
+}
+
+std::string text_of(const Access& access) {
+  std::string text = fmt::format("b{} {}+{}", access.buffer, access.offset, list(access.strides));
+  for (const Indirect& part : access.indirect) {
+    text += fmt::format(" indirect(%{}*{}<{})", part.node, part.stride, part.extent);
+  }
+  for (const Guard& guard : access.guards) text += text_of(guard);
+  if (!access.guards.empty()) text += fmt::format(" else {}", access.fill);
+  return text;
+}
+
+std::string text_of(const ScalarNode& node) {
+  std::string text = fmt::format("{} {}", name_of(node.op), name_of(node.dtype));
+  switch (node.op) {
+    case ScalarOp::constant:
+      return text + (is_float(node.dtype) || is_complex(node.dtype)
+                         ? fmt::format(" {}", node.value)
+                         : fmt::format(" {}", node.integer));
+    case ScalarOp::load:
+    case ScalarOp::domain_index: return text + fmt::format(" #{}", node.index);
+    case ScalarOp::reduce: text += fmt::format(" {}", name_of(node.reduce_kind)); break;
+    default: break;
+  }
+  for (const ScalarId operand : {node.a, node.b, node.c}) {
+    if (operand >= 0) text += fmt::format(" %{}", operand);
+  }
+  return text;
+}
+
+void write_expression(Writer& out, const std::vector<Access>& accesses,
+                      const std::vector<ScalarNode>& nodes, const std::vector<Store>& stores,
+                      std::int32_t error_buffer) {
+  for (std::size_t i = 0; i < accesses.size(); ++i) out.line("  #{} {}", i, text_of(accesses[i]));
+  for (std::size_t i = 0; i < nodes.size(); ++i) out.line("  %{} {}", i, text_of(nodes[i]));
+  for (const Store& store : stores) out.line("  store %{} {}", store.node, text_of(store.access));
+  if (error_buffer >= 0) out.line("  error b{}", error_buffer);
+}
+
+void write_nest(Writer& out, std::string_view title, const Nest& nest) {
+  out.line("{} {} parallel {}", title, list(nest.extents), nest.parallel_dims);
+  write_expression(out, nest.accesses, nest.nodes, nest.stores, nest.error_buffer);
+}
+
+void write_contraction(Writer& out, const Contraction& c) {
+  out.line("contraction batch {} m {} n {} k {} in {}", list(c.batch_extents), list(c.m_extents),
+           c.n, list(c.k_extents), name_of(c.accumulator));
+  std::string a = fmt::format("b{} {}+{}{}{}", c.a_buffer, c.a_offset, list(c.a_batch_strides),
+                              list(c.a_m_strides), list(c.a_k_strides));
+  for (const Guard& guard : c.a_guards) a += text_of(guard);
+  out.line("  a {}", a);
+  if (c.b_packed) {
+    out.line("  b b{} packed {} {}+{}", c.b_buffer, c.panel_width, c.b_offset,
+             list(c.b_batch_strides));
+  } else {
+    out.line("  b b{} {}+{}{}[{}]", c.b_buffer, c.b_offset, list(c.b_batch_strides),
+             list(c.b_k_strides), c.b_n_stride);
+  }
+  write_expression(out, c.accesses, c.nodes, c.stores, c.error_buffer);
+  if (!c.row_epilogue.nodes.empty()) write_nest(out, "rows", c.row_epilogue);
+}
+
+}  // namespace
+
+std::string to_text(const Kernel& kernel) {
+  Writer out;
+  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const Buffer& buffer = kernel.buffers[i];
+    out.line("b{} {}[{}]{}", i, name_of(buffer.dtype), buffer.elements,
+             buffer.written ? " written" : "");
+  }
+  if (const auto* nest = std::get_if<Nest>(&kernel.body)) {
+    write_nest(out, "nest", *nest);
+  } else {
+    write_contraction(out, std::get<Contraction>(kernel.body));
+  }
+  return out.take();
+}
+
+}  // namespace rlx::loop
