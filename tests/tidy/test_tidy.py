@@ -89,6 +89,11 @@ class TidyTest(unittest.TestCase):
         self.expect("src/base/x.cpp", "// TO" "DO: more.\n", "a mark of unfinished work")
         self.expect("src/base/x.cpp", "// See /wo" "rk/x.\n", "a path of one machine")
 
+    def test_pages(self):
+        self.expect("docs/x.md", "# X\n[y](y.md) [a](architecture.md#rooms) [b](#here)\n",
+                    "links to (y.md), which is not there")
+        self.expect("docs/x.md", "# X\nSee /wo" "rk/x.\n", "a path of one machine")
+
     def test_headers(self):
         self.expect("src/base/x.hpp", "// X.\n", "has no #pragma once")
 

@@ -12,6 +12,7 @@ SOURCE = (".cpp", ".hpp", ".h", ".py", ".cmake", ".sh")
 SKIPPED = {"build", "third_party", ".git", ".cache", "__pycache__"}
 LINES_WARN, LINES_FAIL, COLUMNS, SURFACE = 500, 800, 100, 2500
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+LINK = re.compile(r"\]\(([^)#][^)]*)\)")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}\)*>-])/(?:work|farm|root|home/\w+|tmp/w)/")
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 
@@ -22,7 +23,7 @@ def read(path):
 
 
 def source_files(root):
-    """Paths relative to root of all files of our own that the rules are about."""
+    """Paths relative to root of all files of our own that the rules are about, pages excepted."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if f not in SKIPPED)
         for name in sorted(names):
@@ -30,6 +31,15 @@ def source_files(root):
             script = folder.endswith(("/scripts", "/.ci"))
             if name.endswith(SOURCE) or name == "CMakeLists.txt" or script:
                 yield path
+
+
+def pages(root):
+    """Paths relative to root of all Markdown pages of our own."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED)
+        for name in sorted(names):
+            if name.endswith(".md"):
+                yield os.path.relpath(os.path.join(folder, name), root)
 
 
 def read_table(root):
@@ -132,6 +142,16 @@ def check_headers(path, lines):
         yield f"{path}: has no #pragma once"
 
 
+def check_page(root, path):
+    for number, line in enumerate(read(os.path.join(root, path)).splitlines(), 1):
+        if MACHINE_PATH.search(line):
+            yield f"{path}:{number}: a path of one machine"
+        for link in LINK.findall(line):
+            target = os.path.join(root, os.path.dirname(path), link.split("#")[0])
+            if "://" not in link and not os.path.exists(target):
+                yield f"{path}:{number}: links to ({link}), which is not there"
+
+
 def check_surface(root):
     folder = os.path.join(root, "include", "rlx")
     total = sum(len(read(os.path.join(folder, n)).splitlines()) for n in os.listdir(folder))
@@ -166,6 +186,8 @@ def findings(root):
         return
     yield from check_table(table)
     yield from check_surface(root)
+    for path in pages(root):
+        yield from check_page(root, path)
     for path in source_files(root):
         lines = read(os.path.join(root, path)).splitlines()
         yield from check_header_comment(path, lines)
