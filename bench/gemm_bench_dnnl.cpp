@@ -1,0 +1,48 @@
+// The peer: oneDNN's matmul, weights in the layout it likes, bias and GELU as its own epilogue.
+#include <dnnl.hpp>
+#include <memory>
+#include <unordered_map>
+
+#include "gemm_bench.hpp"
+
+namespace rlx::bench {
+
+std::function<void()> dnnl_gemm(const GemmShape& shape, float* a, float* b, float* bias, float* c) {
+  using dnnl::memory;
+  const auto f32 = memory::data_type::f32;
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  auto stream = std::make_shared<dnnl::stream>(engine);
+  const auto described = [&](memory::dims dims, memory::format_tag tag) {
+    return memory::desc(std::move(dims), f32, tag);
+  };
+  const auto ab = memory::format_tag::ab;
+  const auto a_desc = described({shape.m, shape.k}, ab);
+  const auto b_desc = described({shape.k, shape.n}, ab);
+  const auto b_any = described({shape.k, shape.n}, memory::format_tag::any);
+  const auto bias_desc = described({1, shape.n}, ab);
+  const auto c_desc = described({shape.m, shape.n}, ab);
+  dnnl::primitive_attr attributes;
+  if (shape.gelu) {
+    dnnl::post_ops post;
+    post.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_erf, 0.0F, 0.0F);
+    attributes.set_post_ops(post);
+  }
+  const auto desc = shape.gelu ? dnnl::matmul::desc(a_desc, b_any, bias_desc, c_desc)
+                               : dnnl::matmul::desc(a_desc, b_any, c_desc);
+  const dnnl::matmul::primitive_desc primitive_desc(desc, attributes, engine);
+  auto primitive = std::make_shared<dnnl::matmul>(primitive_desc);
+  memory packed(primitive_desc.weights_desc(), engine);
+  memory plain(b_desc, engine, b);
+  dnnl::reorder(plain, packed).execute(*stream, plain, packed);
+  stream->wait();
+  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, memory(a_desc, engine, a)},
+                                            {DNNL_ARG_WEIGHTS, packed},
+                                            {DNNL_ARG_DST, memory(c_desc, engine, c)}};
+  if (shape.gelu) arguments.emplace(DNNL_ARG_BIAS, memory(bias_desc, engine, bias));
+  return [=] {
+    primitive->execute(*stream, arguments);
+    stream->wait();
+  };
+}
+
+}  // namespace rlx::bench

@@ -1,0 +1,385 @@
+// The loops of a contraction: work items to column blocks to row blocks, the panel that a worker
+// keeps in its scratch, and the row epilogue behind whole rows.
+#include "codegen/llvm/contraction.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "codegen/llvm/scalar_emitter.hpp"
+
+namespace rlx::codegen {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+using Integers = std::vector<std::int64_t>;
+
+bool ContractionContext::direct_store() const {
+  if (contraction.stores.size() != 1) return false;
+  const loop::Store& store = contraction.stores[0];
+  const ScalarNode& node = contraction.nodes[store.node];
+  return node.op == ScalarOp::accumulator && node.dtype == contraction.accumulator &&
+         emitter.kernel.buffers[store.access.buffer].dtype == contraction.accumulator &&
+         store.access.guards.empty() && store.access.indirect.empty() &&
+         store.access.strides.back() == 1;
+}
+
+PartFunction::PartFunction(Emitter& parent, const std::string& name,
+                           const std::vector<llvm::Type*>& parameters)
+    : caller_(parent.builder.saveIP()), emitter_(parent) {
+  llvm::LLVMContext& context = parent.builder.getContext();
+  auto* type = llvm::FunctionType::get(parent.builder.getVoidTy(), parameters, false);
+  auto* function =
+      llvm::Function::Create(type, llvm::Function::InternalLinkage, name, parent.module);
+  function->addFnAttrs(llvm::AttrBuilder(context, parent.function->getAttributes().getFnAttrs()));
+  emitter_.function = function;
+  emitter_.begin = emitter_.end = emitter_.scratch = nullptr;
+  emitter_.buffers.assign(parent.buffers.size(), nullptr);
+  parent.builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
+}
+
+PartFunction::~PartFunction() { emitter_.builder.restoreIP(caller_); }
+
+void PartFunction::load_buffers(unsigned argument_index) {
+  llvm::IRBuilder<>& builder = emitter_.builder;
+  for (std::size_t i = 0; i < emitter_.buffers.size(); ++i) {
+    Value* slot = builder.CreateConstGEP1_64(builder.getPtrTy(), argument(argument_index), i);
+    emitter_.buffers[i] = builder.CreateLoad(builder.getPtrTy(), slot);
+  }
+}
+
+std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents) {
+  llvm::IRBuilder<>& builder = emitter.builder;
+  std::int64_t total = 1;
+  for (std::int64_t extent : extents) total *= extent;
+  Values coordinates(extents.size(), builder.getInt64(0));
+  // Division by constants costs half as much on 32 bits.
+  const bool narrow = total < (std::int64_t{1} << 31);
+  llvm::Type* type = narrow ? builder.getInt32Ty() : builder.getInt64Ty();
+  Value* rest = extents.size() > 1 ? builder.CreateZExtOrTrunc(linear, type) : linear;
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    if (i == 0) {
+      coordinates[i] = rest;
+    } else {
+      auto* extent = llvm::ConstantInt::get(type, extents[i]);
+      coordinates[i] = builder.CreateURem(rest, extent);
+      rest = builder.CreateUDiv(rest, extent);
+    }
+    coordinates[i] = builder.CreateZExt(coordinates[i], builder.getInt64Ty());
+  }
+  return coordinates;
+}
+
+std::vector<Value*> emit_linear_sums(Emitter& emitter, Value* linear, const Integers& extents,
+                                     const std::vector<Integers>& steps, const Integers& starts) {
+  llvm::IRBuilder<>& builder = emitter.builder;
+  const Values coordinates = emit_coordinates(emitter, linear, extents);
+  Values sums;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    Value* sum = builder.getInt64(starts[s]);
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      if (steps[s][i] == 0) continue;
+      Value* part = builder.CreateMul(coordinates[i], builder.getInt64(steps[s][i]));
+      sum = builder.CreateAdd(part, sum);
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator, Value* pointer,
+                          unsigned lanes, Value* mask) {
+  Value* value = emit_load(emitter, from, pointer, 1, lanes, mask);
+  if (from == accumulator) return value;
+  // Registers hold narrow floats as f32 already.
+  if (accumulator == DType::f32 && value->getType()->getScalarType()->isFloatTy()) return value;
+  return emit_scalar(emitter, ScalarNode{.op = ScalarOp::cast, .dtype = accumulator}, from, value);
+}
+
+namespace {
+
+constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class ContractionEmitter {
+ public:
+  ContractionEmitter(const ContractionContext& context)
+      : context_(context),
+        contraction_(context.contraction),
+        plan_(context.plan),
+        emitter_(context.emitter),
+        builder_(emitter_.builder) {}
+
+  Result<KernelShape> emit() {
+    if (plan_.work_items == 0) return KernelShape{};
+    lay_out_scratch();
+    emit_parts();
+    if (plan_.whole_rows) {
+      RLX_TRY(emit_row_epilogue());
+    }
+    emit_preamble();
+    emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
+    return KernelShape{plan_.work_items, scratch_bytes_};
+  }
+
+ private:
+  Value* bytes_at(Value* pointer, Value* offset) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  }
+  Value* bytes_at(Value* pointer, std::int64_t offset) {
+    return offset == 0 ? pointer : bytes_at(pointer, builder_.getInt64(offset));
+  }
+  std::int64_t b_bytes() const { return static_cast<std::int64_t>(size_of(context_.b_dtype())); }
+
+  /// [zero line][tile][source of the panel][panel][the row epilogue's own]
+  void lay_out_scratch() {
+    const auto accumulator_bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
+    if (!plan_.guards.empty()) {
+      const AddressDim& inner = plan_.k.back();
+      const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
+      zero_line_bytes_ = align_up((inner.a * (inner.extent - 1) + 1) * a_bytes);
+    }
+    tile_at_ = zero_line_bytes_;
+    const std::int64_t tall = plan_.block_rows + (plan_.tall_blocks > 0 ? 1 : 0);
+    const bool direct = context_.direct_store();
+    panel_source_at_ =
+        tile_at_ + (direct ? 0 : align_up(tall * plan_.block_columns * accumulator_bytes));
+    scratch_bytes_ = panel_source_at_;
+    if (plan_.column_source == ColumnSource::scratch) {
+      panel_at_ = panel_source_at_ + 64;
+      scratch_bytes_ = panel_at_ + align_up(plan_.block_columns * plan_.depth * accumulator_bytes);
+    }
+  }
+
+  void emit_parts() {
+    const bool tails = plan_.column_source == ColumnSource::in_place && plan_.tail();
+    const bool all_tails = tails && plan_.column_blocks == 1;
+    for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
+      if (all_tails && tail == 0) continue;
+      if (plan_.tall_blocks < plan_.row_blocks) {
+        blocks_[tail][0] = emit_row_block(context_, plan_.block_rows, tail == 1);
+      }
+      if (plan_.tall_blocks > 0) {
+        blocks_[tail][1] = emit_row_block(context_, plan_.block_rows + 1, tail == 1);
+      }
+    }
+    if (plan_.column_source == ColumnSource::scratch) copy_ = emit_panel_copy(context_);
+    if (!context_.direct_store()) epilogue_ = emit_tile_epilogue(context_);
+  }
+
+  Status emit_row_epilogue() {
+    llvm::Type* pointer = builder_.getPtrTy();
+    llvm::Type* integer = builder_.getInt64Ty();
+    PartFunction part(emitter_, "row_epilogue", {pointer, integer, integer, pointer});
+    part.load_buffers(0);
+    Emitter& inner = part.emitter();
+    inner.begin = part.argument(1);
+    inner.end = part.argument(2);
+    inner.scratch = part.argument(3);
+    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, contraction_.row_epilogue));
+    builder_.CreateRetVoid();
+    const std::int64_t rows = plan_.batches * plan_.rows;
+    if (shape.work_items != rows) {
+      return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
+                            shape.work_items, rows);
+    }
+    row_epilogue_ = part.function();
+    row_epilogue_scratch_at_ = scratch_bytes_;
+    scratch_bytes_ += align_up(shape.scratch_bytes);
+    return {};
+  }
+
+  /// What every item uses: bases, and scratch that must hold something known.
+  void emit_preamble() {
+    const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
+    a_ = bytes_at(emitter_.buffers[contraction_.a_buffer], contraction_.a_offset * a_bytes);
+    const std::int64_t b_offset = contraction_.b_offset;
+    b_ = bytes_at(emitter_.buffers[contraction_.b_buffer], b_offset * b_bytes());
+    if (zero_line_bytes_ > 0) {
+      auto* zeros = llvm::Constant::getNullValue(
+          llvm::FixedVectorType::get(builder_.getInt8Ty(), emitter_.machine.vector_bytes));
+      emitter_.loop(emitter_.i64(0), emitter_.i64(zero_line_bytes_), emitter_.machine.vector_bytes,
+                    [&](Value* at) {
+                      builder_.CreateAlignedStore(zeros, bytes_at(emitter_.scratch, at),
+                                                  llvm::Align(16));
+                    });
+    }
+    if (copy_) {
+      builder_.CreateStore(llvm::ConstantPointerNull::get(builder_.getPtrTy()),
+                           bytes_at(emitter_.scratch, panel_source_at_));
+    }
+  }
+
+  /// Items run over row groups first, so that a worker meets the same panel many times.
+  void emit_item(Value* item) {
+    const Integers extents = plan_.whole_rows
+                                 ? Integers{plan_.batches, plan_.row_groups}
+                                 : Integers{plan_.batches, plan_.column_blocks, plan_.row_groups};
+    const Values at = emit_coordinates(emitter_, item, extents);
+    batch_ = at[0];
+    first_block_ = builder_.CreateMul(at.back(), builder_.getInt64(plan_.group_blocks));
+    last_block_ = builder_.CreateBinaryIntrinsic(
+        llvm::Intrinsic::smin,
+        builder_.CreateAdd(first_block_, builder_.getInt64(plan_.group_blocks)),
+        builder_.getInt64(plan_.row_blocks));
+    emit_batch_bases();
+    if (!plan_.whole_rows) return emit_column_block(at[1]);
+    emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.column_blocks), 1,
+                  [&](Value* block) { emit_column_block(block); });
+    Value* before = builder_.CreateMul(batch_, builder_.getInt64(plan_.rows));
+    builder_.CreateCall(row_epilogue_, {emitter_.function->getArg(0),
+                                        builder_.CreateAdd(before, row_of(first_block_)),
+                                        builder_.CreateAdd(before, row_of(last_block_)),
+                                        bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
+  }
+
+  void emit_batch_bases() {
+    const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
+    Integers extents, a_steps, b_steps;
+    for (const AddressDim& dim : plan_.batch) {
+      extents.push_back(dim.extent);
+      a_steps.push_back(dim.a * a_bytes);
+      b_steps.push_back(dim.b * b_bytes());
+    }
+    const Values sums = emit_linear_sums(emitter_, batch_, extents, {a_steps, b_steps}, {0, 0});
+    a_batch_ = bytes_at(a_, sums[0]);
+    b_batch_ = bytes_at(b_, sums[1]);
+    if (!context_.direct_store()) return;
+    const loop::Access& access = contraction_.stores[0].access;
+    const auto bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
+    Integers steps;
+    for (std::size_t i = 0; i < contraction_.batch_extents.size(); ++i) {
+      steps.push_back(access.strides[i] * bytes);
+    }
+    Value* offset = emit_linear_sums(emitter_, batch_, contraction_.batch_extents, {steps},
+                                     {access.offset * bytes})[0];
+    c_batch_ = bytes_at(emitter_.buffers[access.buffer], offset);
+  }
+
+  /// First row of a row block.
+  Value* row_of(Value* block) {
+    Value* row = builder_.CreateMul(block, builder_.getInt64(plan_.block_rows));
+    if (plan_.tall_blocks == 0) return row;
+    return builder_.CreateAdd(row,
+                              builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, block,
+                                                             builder_.getInt64(plan_.tall_blocks)));
+  }
+
+  Value* emit_columns(Value* first_column, Value* columns_left) {
+    if (plan_.column_source == ColumnSource::packed) {
+      Value* width = builder_.getInt64(plan_.panel_width);
+      Value* panel = builder_.CreateUDiv(first_column, width);
+      Value* inside = builder_.CreateURem(first_column, width);
+      const std::int64_t panel_bytes = plan_.panel_width * plan_.depth * b_bytes();
+      Value* columns =
+          bytes_at(b_batch_, builder_.CreateMul(panel, builder_.getInt64(panel_bytes)));
+      return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(b_bytes())));
+    }
+    Value* step = builder_.getInt64(plan_.column_source == ColumnSource::in_place
+                                        ? b_bytes()
+                                        : contraction_.b_n_stride * b_bytes());
+    Value* columns = bytes_at(b_batch_, builder_.CreateMul(first_column, step));
+    if (!copy_) return columns;
+    // The panel of the item before stays where the next one wants the same.
+    Value* slot = bytes_at(emitter_.scratch, panel_source_at_);
+    Value* panel = bytes_at(emitter_.scratch, panel_at_);
+    Value* held = builder_.CreateLoad(builder_.getPtrTy(), slot);
+    emitter_.when(builder_.CreateICmpNE(held, columns), [&] {
+      builder_.CreateCall(copy_, {columns, panel, columns_left});
+      builder_.CreateStore(columns, slot);
+    });
+    return panel;
+  }
+
+  void emit_column_block(Value* column_block) {
+    Value* first_column = builder_.CreateMul(column_block, builder_.getInt64(plan_.block_columns));
+    Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), first_column);
+    Value* columns = emit_columns(first_column, left);
+    Value* tile = bytes_at(emitter_.scratch, tile_at_);
+    Value* out = tile;
+    if (context_.direct_store()) {
+      const auto bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
+      out = bytes_at(c_batch_, builder_.CreateMul(first_column, builder_.getInt64(bytes)));
+    }
+    emitter_.loop(first_block_, last_block_, 1, [&](Value* block) {
+      Value* row = row_of(block);
+      const Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
+      emit_block_calls(block, left, arguments);
+      if (!epilogue_) return;
+      Value* tall = builder_.CreateICmpSLT(block, builder_.getInt64(plan_.tall_blocks));
+      Value* rows = builder_.CreateSelect(tall, builder_.getInt64(plan_.block_rows + 1),
+                                          builder_.getInt64(plan_.block_rows));
+      builder_.CreateCall(epilogue_,
+                          {emitter_.function->getArg(0), tile, batch_, row, rows, first_column});
+    });
+  }
+
+  /// Calls the one of up to four row blocks that fits.
+  void emit_block_calls(Value* block, Value* left, const Values& arguments) {
+    Value* tall = builder_.CreateICmpSLT(block, builder_.getInt64(plan_.tall_blocks));
+    Value* full = builder_.CreateICmpSGE(left, builder_.getInt64(plan_.block_columns));
+    for (int tail = 0; tail < 2; ++tail) {
+      for (int height = 0; height < 2; ++height) {
+        llvm::Function* function = blocks_[tail][height];
+        if (!function) continue;
+        Value* condition = nullptr;
+        if (blocks_[tail][1 - height]) condition = height ? tall : builder_.CreateNot(tall);
+        if (blocks_[1 - tail][height]) {
+          Value* width = tail ? builder_.CreateNot(full) : full;
+          condition = condition ? builder_.CreateAnd(condition, width) : width;
+        }
+        if (!condition) {
+          builder_.CreateCall(function, arguments);
+        } else {
+          emitter_.when(condition, [&] { builder_.CreateCall(function, arguments); });
+        }
+      }
+    }
+  }
+
+  const ContractionContext& context_;
+  const loop::Contraction& contraction_;
+  const ContractionPlan& plan_;
+  Emitter& emitter_;
+  llvm::IRBuilder<>& builder_;
+
+  std::int64_t zero_line_bytes_ = 0, tile_at_ = 0, panel_source_at_ = 0, panel_at_ = 0;
+  std::int64_t row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
+  llvm::Function* blocks_[2][2] = {};  ///< [tail][tall]
+  llvm::Function* copy_ = nullptr;
+  llvm::Function* epilogue_ = nullptr;
+  llvm::Function* row_epilogue_ = nullptr;
+  Value *a_ = nullptr, *b_ = nullptr;
+  Value *batch_ = nullptr, *first_block_ = nullptr, *last_block_ = nullptr;
+  Value *a_batch_ = nullptr, *b_batch_ = nullptr, *c_batch_ = nullptr;
+};
+
+bool empty_domain(const loop::Contraction& contraction) {
+  const auto zero = [](std::int64_t extent) { return extent <= 0; };
+  return contraction.n <= 0 ||
+         std::any_of(contraction.m_extents.begin(), contraction.m_extents.end(), zero) ||
+         std::any_of(contraction.batch_extents.begin(), contraction.batch_extents.end(), zero);
+}
+
+}  // namespace
+
+Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction) {
+  const DType a = emitter.kernel.buffers[contraction.a_buffer].dtype;
+  const DType b = emitter.kernel.buffers[contraction.b_buffer].dtype;
+  const DType accumulator = contraction.accumulator;
+  if (accumulator != DType::f32 && accumulator != DType::f64 && accumulator != DType::i32) {
+    return unsupported("A contraction cannot accumulate in ({}).", name_of(accumulator));
+  }
+  if (is_complex(a) || is_complex(b)) {
+    return unsupported("A contraction of ({} and {}) has no generated code.", name_of(a),
+                       name_of(b));
+  }
+  if (auto reason = cannot_generate(emitter.kernel, contraction.nodes)) {
+    return unsupported("{}", *reason);
+  }
+  if (empty_domain(contraction)) return KernelShape{};
+  const ContractionPlan plan =
+      plan_contraction(contraction, b, {emitter.machine.vector_bytes, emitter.machine.registers});
+  const ContractionContext context{emitter, contraction, plan};
+  return ContractionEmitter(context).emit();
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,78 @@
+// The parts of a contraction's code: register blocks, scratch panels, the tile's epilogue. Each is
+// a function of its own inside the kernel's module; contraction.cpp holds the loops that call them.
+#pragma once
+
+#include <string>
+
+#include "codegen/llvm/contraction_plan.hpp"
+#include "codegen/llvm/emitter.hpp"
+
+namespace rlx::codegen {
+
+/// What all parts know.
+struct ContractionContext {
+  Emitter& emitter;
+  const loop::Contraction& contraction;
+  const ContractionPlan& plan;
+
+  DType a_dtype() const { return emitter.kernel.buffers[contraction.a_buffer].dtype; }
+  DType b_dtype() const { return emitter.kernel.buffers[contraction.b_buffer].dtype; }
+  /// Element type of the columns that the micro-kernel reads.
+  DType column_dtype() const {
+    return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
+  }
+  /// Row registers are stored straight to their buffer: the epilogue is the accumulator itself.
+  bool direct_store() const;
+};
+
+/// A function private to the module, for the same machine as the kernel; its emitter's builder
+/// stands in its entry. Restores the caller's place when it goes.
+class PartFunction {
+ public:
+  PartFunction(Emitter& parent, const std::string& name,
+               const std::vector<llvm::Type*>& parameters);
+  ~PartFunction();
+  PartFunction(const PartFunction&) = delete;
+  PartFunction& operator=(const PartFunction&) = delete;
+
+  Emitter& emitter() { return emitter_; }
+  llvm::Function* function() { return emitter_.function; }
+  llvm::Value* argument(unsigned i) { return emitter_.function->getArg(i); }
+  /// Fills emitter().buffers from the argument that holds the kernel's array of buffers.
+  void load_buffers(unsigned argument_index);
+
+ private:
+  llvm::IRBuilderBase::InsertPoint caller_;
+  Emitter emitter_;
+};
+
+/// The row-major coordinates of `linear` (i64, below the product) in extents.
+std::vector<llvm::Value*> emit_coordinates(Emitter& emitter, llvm::Value* linear,
+                                           const std::vector<std::int64_t>& extents);
+
+/// sum(coordinate i * step(dims[i])) for the row-major coordinates of `linear` (i64) in dims, one
+/// sum for each of `steps` (lists of one step a dim), plus that list's start.
+std::vector<llvm::Value*> emit_linear_sums(Emitter& emitter, llvm::Value* linear,
+                                           const std::vector<std::int64_t>& extents,
+                                           const std::vector<std::vector<std::int64_t>>& steps,
+                                           const std::vector<std::int64_t>& starts);
+
+/// `lanes` elements at `pointer`, widened to the accumulator type.
+llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
+                                llvm::Value* pointer, unsigned lanes, llvm::Value* mask = nullptr);
+
+/// void(ptr a, ptr columns, i64 batch, i64 row, ptr out, ptr zero_line, i64 columns_left): a block
+/// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with direct_store()
+/// the batch's C at the block's first column. `tail`: the last column block of an in-place B, whose
+/// columns beyond columns_left must not be read.
+llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail);
+
+/// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,
+/// widened to the accumulator type. Columns beyond columns_left hold anything.
+llvm::Function* emit_panel_copy(const ContractionContext& context);
+
+/// void(ptr buffers, ptr tile, i64 batch, i64 row, i64 rows, i64 column): the epilogue's nodes and
+/// stores over a tile of `rows` rows of block_columns accumulators.
+llvm::Function* emit_tile_epilogue(const ContractionContext& context);
+
+}  // namespace rlx::codegen

@@ -1,0 +1,143 @@
+// The epilogue: the contraction's scalar nodes over a tile of accumulators just stored, a row at a
+// time, a register of columns at a time.
+#include "codegen/llvm/contraction.hpp"
+#include "codegen/llvm/scalar_emitter.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+using Integers = std::vector<std::int64_t>;
+
+class TileEpilogue {
+ public:
+  TileEpilogue(const ContractionContext& context, PartFunction& part)
+      : contraction_(context.contraction),
+        plan_(context.plan),
+        part_(part),
+        emitter_(part.emitter()),
+        builder_(emitter_.builder) {
+    for (const loop::Access& access : contraction_.accesses) accesses_.push_back(&access);
+    for (const loop::Store& store : contraction_.stores) accesses_.push_back(&store.access);
+    batch_dims_ = contraction_.batch_extents.size();
+    dims_ = batch_dims_ + contraction_.m_extents.size() + 1;
+  }
+
+  void emit() {
+    part_.load_buffers(0);
+    Value* batch = part_.argument(2);
+    batch_index_ = emit_coordinates(emitter_, batch, contraction_.batch_extents);
+    const Values bases = offsets(batch, contraction_.batch_extents, 0, true);
+    for (std::size_t i = 0; i < accesses_.size(); ++i) {
+      bases_.push_back(bytes_at(emitter_.buffers[accesses_[i]->buffer], bases[i]));
+    }
+    const std::int64_t bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
+    emitter_.loop(emitter_.i64(0), part_.argument(4), 1, [&](Value* row) {
+      Value* tile_offset = builder_.CreateMul(row, builder_.getInt64(plan_.block_columns * bytes));
+      emit_row(builder_.CreateAdd(part_.argument(3), row),
+               bytes_at(part_.argument(1), tile_offset));
+    });
+    builder_.CreateRetVoid();
+  }
+
+ private:
+  Value* bytes_at(Value* pointer, Value* offset) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  }
+  std::int64_t element_bytes(const loop::Access& access) const {
+    return static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[access.buffer].dtype));
+  }
+
+  /// Byte offsets of every access along some dims, from `first` in the domain on.
+  Values offsets(Value* linear, const Integers& extents, std::size_t first, bool with_start) {
+    std::vector<Integers> strides;
+    Integers starts;
+    for (const loop::Access* access : accesses_) {
+      Integers list;
+      for (std::size_t i = 0; i < extents.size(); ++i) {
+        list.push_back(access->strides[first + i] * element_bytes(*access));
+      }
+      strides.push_back(std::move(list));
+      starts.push_back(with_start ? access->offset * element_bytes(*access) : 0);
+    }
+    const std::vector<AddressDim> merged = merge_dims(extents, strides);
+    Integers merged_extents;
+    std::vector<Integers> steps(accesses_.size());
+    for (const AddressDim& dim : merged) {
+      merged_extents.push_back(dim.extent);
+      for (std::size_t i = 0; i < steps.size(); ++i) steps[i].push_back(dim.guards[i]);
+    }
+    return emit_linear_sums(emitter_, linear, merged_extents, steps, starts);
+  }
+
+  void emit_row(Value* row, Value* tile) {
+    row_index_ = emit_coordinates(emitter_, row, contraction_.m_extents);
+    const Values steps = offsets(row, contraction_.m_extents, batch_dims_, false);
+    const std::uint64_t covered = (std::uint64_t{1} << (dims_ - 1)) - 1;
+    addresses_.clear();
+    for (std::size_t i = 0; i < accesses_.size(); ++i) {
+      addresses_.push_back({bytes_at(bases_[i], steps[i]), covered});
+    }
+    Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(5));
+    Value* count = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left,
+                                                  builder_.getInt64(plan_.block_columns));
+    Value* lanes = builder_.getInt64(plan_.lanes);
+    Value* whole = builder_.CreateMul(builder_.CreateUDiv(count, lanes), lanes);
+    if (!plan_.tail()) whole = builder_.getInt64(plan_.block_columns);
+    if (plan_.columns >= plan_.lanes) {
+      emitter_.loop(emitter_.i64(0), whole, plan_.lanes,
+                    [&](Value* at) { emit_columns(tile, at, nullptr); });
+    }
+    if (plan_.columns % plan_.lanes == 0) return;
+    emitter_.when(builder_.CreateICmpNE(whole, count), [&] {
+      Value* rest = builder_.CreateSub(count, whole);
+      emit_columns(tile, whole, tail_mask(emitter_, rest, plan_.lanes));
+    });
+  }
+
+  void emit_columns(Value* tile, Value* at, Value* mask) {
+    const std::int64_t bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
+    Point point;
+    point.index = batch_index_;
+    point.index.insert(point.index.end(), row_index_.begin(), row_index_.end());
+    point.index.push_back(builder_.CreateAdd(part_.argument(5), at));
+    point.vector_dim = static_cast<int>(dims_) - 1;
+    point.lanes = plan_.lanes;
+    point.mask = mask;
+    PointExpression expression(emitter_, contraction_.nodes, contraction_.accesses, point,
+                               contraction_.error_buffer);
+    const std::size_t loads = contraction_.accesses.size();
+    expression.set_addresses({addresses_.data(), loads});
+    Value* accumulators =
+        emit_load(emitter_, contraction_.accumulator,
+                  bytes_at(tile, builder_.CreateMul(at, builder_.getInt64(bytes))), 1, plan_.lanes);
+    expression.set_accumulator(accumulators, contraction_.accumulator);
+    for (std::size_t i = 0; i < contraction_.stores.size(); ++i) {
+      expression.store(contraction_.stores[i], addresses_[loads + i]);
+    }
+  }
+
+  const loop::Contraction& contraction_;
+  const ContractionPlan& plan_;
+  PartFunction& part_;
+  Emitter& emitter_;
+  llvm::IRBuilder<>& builder_;
+  std::vector<const loop::Access*> accesses_;  ///< loads, then stores
+  std::size_t batch_dims_ = 0, dims_ = 0;
+  Values batch_index_, row_index_, bases_;
+  std::vector<PartialAddress> addresses_;  ///< as accesses_, in the current row
+};
+
+}  // namespace
+
+llvm::Function* emit_tile_epilogue(const ContractionContext& context) {
+  llvm::Type* pointer = context.emitter.builder.getPtrTy();
+  llvm::Type* integer = context.emitter.builder.getInt64Ty();
+  PartFunction part(context.emitter, "epilogue",
+                    {pointer, pointer, integer, integer, integer, integer});
+  TileEpilogue(context, part).emit();
+  return part.function();
+}
+
+}  // namespace rlx::codegen

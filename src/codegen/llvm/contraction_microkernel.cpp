@@ -1,0 +1,362 @@
+// The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
+// outer tap. Rows whose taps may fall outside of A read a line of zeros there.
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/llvm/contraction.hpp"
+#include "codegen/llvm/scalar_emitter.hpp"
+#include "codegen/llvm/vector_math.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+using Integers = std::vector<std::int64_t>;
+
+Integers extents_of(const std::vector<AddressDim>& dims) {
+  Integers result;
+  for (const AddressDim& dim : dims) result.push_back(dim.extent);
+  return result;
+}
+
+class RowBlock {
+ public:
+  RowBlock(const ContractionContext& context, PartFunction& part, std::int64_t rows, bool tail)
+      : context_(context),
+        plan_(context.plan),
+        part_(part),
+        emitter_(part.emitter()),
+        builder_(emitter_.builder),
+        rows_(rows),
+        tail_(tail) {
+    const DType accumulator = context.contraction.accumulator;
+    a_bytes_ = static_cast<std::int64_t>(size_of(context.a_dtype()));
+    b_bytes_ = static_cast<std::int64_t>(size_of(context.column_dtype()));
+    accumulator_bytes_ = static_cast<std::int64_t>(size_of(accumulator));
+    vector_type_ = value_type(emitter_, accumulator, plan_.lanes);
+    // Few accumulators do not cover the latency of a multiply-add: several sets, summed at the end.
+    const std::int64_t registers = rows * plan_.vectors;
+    sets_ = std::clamp<std::int64_t>(8 / registers, 1, 4);
+    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 2 : 4);
+  }
+
+  void emit() {
+    emit_masks();
+    emit_rows();
+    Values sums(static_cast<std::size_t>(sets_ * rows_ * plan_.vectors),
+                llvm::Constant::getNullValue(vector_type_));
+    sums = plan_.guards.empty() ? emit_taps(plan_.k_open, sums, false) : emit_guarded(sums);
+    emit_stores(sums);
+    builder_.CreateRetVoid();
+  }
+
+ private:
+  Value* bytes_at(Value* pointer, Value* offset) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  }
+  Value* bytes_at(Value* pointer, std::int64_t offset) {
+    return offset == 0 ? pointer : bytes_at(pointer, builder_.getInt64(offset));
+  }
+
+  void emit_masks() {
+    vector_masks_.assign(plan_.vectors, nullptr);
+    if (!plan_.tail() || !(tail_ || context_.direct_store())) return;
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
+      Value* left = builder_.CreateSub(part_.argument(6), builder_.getInt64(v * plan_.lanes));
+      left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
+      vector_masks_[v] = tail_mask(emitter_, left, plan_.lanes);
+    }
+  }
+
+  /// Pointers to the rows of A (one, where the distance between rows is constant), and each row's
+  /// part of each guard.
+  void emit_rows() {
+    Integers guard_starts;
+    for (const GuardBounds& guard : plan_.guards) guard_starts.push_back(guard.offset);
+    Values batch_guards;
+    {
+      std::vector<Integers> steps;
+      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+        Integers list;
+        for (const AddressDim& dim : plan_.batch) list.push_back(dim.guards[g]);
+        steps.push_back(list);
+      }
+      batch_guards = emit_linear_sums(emitter_, part_.argument(2), extents_of(plan_.batch), steps,
+                                      guard_starts);
+    }
+    Integers a_steps;
+    for (const AddressDim& dim : plan_.m) a_steps.push_back(dim.a * a_bytes_);
+    std::vector<Integers> steps{a_steps};
+    for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+      Integers list;
+      for (const AddressDim& dim : plan_.m) list.push_back(dim.guards[g]);
+      steps.push_back(list);
+    }
+    const bool one_pointer = plan_.uniform_rows && plan_.guards.empty();
+    for (std::int64_t r = 0; r < (one_pointer ? 1 : rows_); ++r) {
+      Value* row =
+          r == 0 ? part_.argument(3) : builder_.CreateAdd(part_.argument(3), builder_.getInt64(r));
+      Values sums =
+          emit_linear_sums(emitter_, row, extents_of(plan_.m), steps, Integers(steps.size(), 0));
+      row_pointers_.push_back(bytes_at(part_.argument(0), sums[0]));
+      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+        sums[g + 1] = builder_.CreateAdd(sums[g + 1], batch_guards[g]);
+      }
+      row_guards_.emplace_back(sums.begin() + 1, sums.end());
+    }
+    if (one_pointer) {
+      const std::int64_t distance = plan_.m.empty() ? 0 : plan_.m[0].a * a_bytes_;
+      for (std::int64_t r = 0; r < rows_; ++r) row_distances_.push_back(r * distance);
+    }
+  }
+
+  /// True where no tap of the block leaves A.
+  Value* emit_inside() {
+    Value* inside = nullptr;
+    for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+      std::int64_t low = 0, high = 0;
+      for (const AddressDim& dim : plan_.k) {
+        const std::int64_t span = dim.guards[g] * (dim.extent - 1);
+        (span < 0 ? low : high) += span;
+      }
+      for (const Values& guards : row_guards_) {
+        Value* from = builder_.CreateAdd(guards[g], builder_.getInt64(low));
+        Value* to = builder_.CreateAdd(guards[g], builder_.getInt64(high));
+        Value* good = builder_.CreateAnd(
+            builder_.CreateICmpSGE(from, builder_.getInt64(0)),
+            builder_.CreateICmpSLT(to, builder_.getInt64(plan_.guards[g].extent)));
+        inside = inside ? builder_.CreateAnd(inside, good) : good;
+      }
+    }
+    return inside;
+  }
+
+  Values emit_guarded(const Values& zeros) {
+    llvm::BasicBlock* open = emitter_.new_block("open");
+    llvm::BasicBlock* border = emitter_.new_block("border");
+    llvm::BasicBlock* join = emitter_.new_block("join");
+    builder_.CreateCondBr(emit_inside(), open, border);
+    builder_.SetInsertPoint(open);
+    const Values open_sums = emit_taps(plan_.k_open, zeros, false);
+    llvm::BasicBlock* open_end = builder_.GetInsertBlock();
+    builder_.CreateBr(join);
+    builder_.SetInsertPoint(border);
+    const Values border_sums = emit_taps(plan_.k, zeros, true);
+    llvm::BasicBlock* border_end = builder_.GetInsertBlock();
+    builder_.CreateBr(join);
+    builder_.SetInsertPoint(join);
+    Values sums;
+    for (std::size_t i = 0; i < zeros.size(); ++i) {
+      llvm::PHINode* phi = builder_.CreatePHI(vector_type_, 2);
+      phi->addIncoming(open_sums[i], open_end);
+      phi->addIncoming(border_sums[i], border_end);
+      sums.push_back(phi);
+    }
+    return sums;
+  }
+
+  /// All k dims but the last are taps, walked by one loop.
+  Values emit_taps(const std::vector<AddressDim>& k, const Values& zeros, bool guarded) {
+    Integers extents, a_steps, b_steps;
+    std::vector<Integers> steps(2 + (guarded ? plan_.guards.size() : 0));
+    std::int64_t taps = 1;
+    for (std::size_t i = 0; i + 1 < k.size(); ++i) {
+      extents.push_back(k[i].extent);
+      taps *= k[i].extent;
+      steps[0].push_back(k[i].a * a_bytes_);
+      steps[1].push_back(k[i].column * b_bytes_);
+      for (std::size_t g = 2; g < steps.size(); ++g) steps[g].push_back(k[i].guards[g - 2]);
+    }
+    if (taps == 1 && !guarded) return emit_run(k.back(), row_pointers_, part_.argument(1), zeros);
+    return emitter_.loop(
+        emitter_.i64(0), emitter_.i64(taps), 1, zeros, [&](Value* tap, Values sums) {
+          const Values at =
+              emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
+          Value* columns = bytes_at(part_.argument(1), at[1]);
+          Values pointers;
+          for (Value* row : row_pointers_) pointers.push_back(bytes_at(row, at[0]));
+          if (!guarded) return emit_run(k.back(), pointers, columns, sums);
+          return emit_guarded_tap(k.back(), pointers, columns, at, sums);
+        });
+  }
+
+  /// Rows outside read zeros; a tap with all rows outside is left out.
+  Values emit_guarded_tap(const AddressDim& inner, Values& pointers, Value* columns,
+                          const Values& at, const Values& sums) {
+    Value* any = nullptr;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      Value* inside = nullptr;
+      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+        Value* good = builder_.CreateICmpULT(
+            builder_.CreateAdd(row_guards_[r][g], at[g + 2]),
+            builder_.getInt64(std::max<std::int64_t>(plan_.guards[g].extent, 0)));
+        inside = inside ? builder_.CreateAnd(inside, good) : good;
+      }
+      pointers[r] = builder_.CreateSelect(inside, pointers[r], part_.argument(5));
+      any = any ? builder_.CreateOr(any, inside) : inside;
+    }
+    llvm::BasicBlock* before = builder_.GetInsertBlock();
+    llvm::BasicBlock* work = emitter_.new_block("tap");
+    llvm::BasicBlock* next = emitter_.new_block("next_tap");
+    builder_.CreateCondBr(any, work, next);
+    builder_.SetInsertPoint(work);
+    const Values done = emit_run(inner, pointers, columns, sums);
+    llvm::BasicBlock* work_end = builder_.GetInsertBlock();
+    builder_.CreateBr(next);
+    builder_.SetInsertPoint(next);
+    Values result;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      llvm::PHINode* phi = builder_.CreatePHI(vector_type_, 2);
+      phi->addIncoming(sums[i], before);
+      phi->addIncoming(done[i], work_end);
+      result.push_back(phi);
+    }
+    return result;
+  }
+
+  /// One run along the innermost k dim.
+  Values emit_run(const AddressDim& inner, const Values& pointers, Value* columns, Values sums) {
+    const std::int64_t rounds = inner.extent / unroll_, rest = inner.extent % unroll_;
+    const std::int64_t a_step = inner.a * a_bytes_, b_step = inner.column * b_bytes_;
+    Value* a_offset = nullptr;
+    if (rounds == 1) {
+      for (std::int64_t u = 0; u < unroll_; ++u) {
+        emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
+      }
+      columns = bytes_at(columns, unroll_ * b_step);
+      a_offset = builder_.getInt64(unroll_ * a_step);
+    } else if (rounds > 1) {
+      emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
+    }
+    for (std::int64_t u = 0; u < rest; ++u) {
+      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
+    }
+    return sums;
+  }
+
+  void emit_run_loop(std::int64_t rounds, std::int64_t a_step, std::int64_t b_step,
+                     const Values& pointers, Value*& columns, Value*& a_offset, Values& sums) {
+    llvm::BasicBlock* before = builder_.GetInsertBlock();
+    llvm::BasicBlock* body = emitter_.new_block("k");
+    llvm::BasicBlock* after = emitter_.new_block("k_end");
+    builder_.CreateBr(body);
+    builder_.SetInsertPoint(body);
+    llvm::PHINode* count = builder_.CreatePHI(builder_.getInt64Ty(), 2);
+    llvm::PHINode* b = builder_.CreatePHI(builder_.getPtrTy(), 2);
+    const bool one = pointers.size() == 1;
+    llvm::Type* a_type = builder_.getInt64Ty();
+    if (one) a_type = builder_.getPtrTy();
+    llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
+    std::vector<llvm::PHINode*> phis;
+    for (Value*& sum : sums) {
+      phis.push_back(builder_.CreatePHI(vector_type_, 2));
+      phis.back()->addIncoming(sum, before);
+      sum = phis.back();
+    }
+    for (std::int64_t u = 0; u < unroll_; ++u) {
+      emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u % sets_,
+                sums);
+    }
+    Value* next_a = one ? bytes_at(a, unroll_ * a_step)
+                        : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
+    Value* next_b = bytes_at(b, unroll_ * b_step);
+    Value* next_count = builder_.CreateSub(count, builder_.getInt64(1));
+    count->addIncoming(builder_.getInt64(rounds), before);
+    count->addIncoming(next_count, body);
+    b->addIncoming(columns, before);
+    b->addIncoming(next_b, body);
+    a->addIncoming(one ? pointers[0] : builder_.getInt64(0), before);
+    a->addIncoming(next_a, body);
+    for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(sums[i], body);
+    builder_.CreateCondBr(builder_.CreateICmpNE(next_count, builder_.getInt64(0)), body, after);
+    builder_.SetInsertPoint(after);
+    columns = next_b;
+    a_offset = builder_.getInt64(rounds * unroll_ * a_step);
+  }
+
+  /// One k: the columns' registers, then for each row a broadcast and its multiply-adds.
+  void emit_step(const Values& pointers, Value* a_offset, std::int64_t a_at, Value* columns,
+                 std::int64_t b_at, std::int64_t set, Values& sums) {
+    const DType accumulator = context_.contraction.accumulator;
+    Values b;
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
+      Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);
+      b.push_back(emit_widening_load(emitter_, context_.column_dtype(), accumulator, at,
+                                     plan_.lanes, tail_ ? vector_masks_[v] : nullptr));
+    }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const bool one = pointers.size() == 1;
+      Value* at = pointers[one ? 0 : r];
+      if (a_offset) at = bytes_at(at, a_offset);
+      at = bytes_at(at, a_at + (row_distances_.empty() ? 0 : row_distances_[r]));
+      Value* a = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
+      a = splat(emitter_, a, plan_.lanes);
+      for (unsigned v = 0; v < plan_.vectors; ++v) {
+        Value*& sum = sums[(set * rows_ + r) * plan_.vectors + v];
+        sum = accumulator == DType::i32 ? builder_.CreateAdd(sum, builder_.CreateMul(a, b[v]))
+                                        : multiply_add(emitter_, a, b[v], sum);
+      }
+    }
+  }
+
+  void emit_stores(Values& sums) {
+    const DType accumulator = context_.contraction.accumulator;
+    const std::size_t registers = static_cast<std::size_t>(rows_ * plan_.vectors);
+    for (std::size_t i = registers; i < sums.size(); ++i) {
+      Value*& sum = sums[i % registers];
+      sum = accumulator == DType::i32 ? builder_.CreateAdd(sum, sums[i])
+                                      : builder_.CreateFAdd(sum, sums[i]);
+    }
+    const bool direct = context_.direct_store();
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      Value* row = part_.argument(4);
+      row = direct ? bytes_at(row, direct_row_offset(r))
+                   : bytes_at(row, r * plan_.block_columns * accumulator_bytes_);
+      for (unsigned v = 0; v < plan_.vectors; ++v) {
+        Value* at = bytes_at(row, static_cast<std::int64_t>(v * plan_.lanes) * accumulator_bytes_);
+        emit_store(emitter_, accumulator, sums[r * plan_.vectors + v], at, 1, plan_.lanes,
+                   direct ? vector_masks_[v] : nullptr);
+      }
+    }
+  }
+
+  Value* direct_row_offset(std::int64_t r) {
+    const loop::Contraction& contraction = context_.contraction;
+    const auto& strides = contraction.stores[0].access.strides;
+    const auto first =
+        strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
+    const Integers m_strides(first, strides.end() - 1);
+    const auto dims = merge_dims(contraction.m_extents, {m_strides});
+    Integers steps;
+    for (const AddressDim& dim : dims) steps.push_back(dim.guards[0] * accumulator_bytes_);
+    Value* row =
+        r == 0 ? part_.argument(3) : builder_.CreateAdd(part_.argument(3), builder_.getInt64(r));
+    return emit_linear_sums(emitter_, row, extents_of(dims), {steps}, {0})[0];
+  }
+
+  const ContractionContext& context_;
+  const ContractionPlan& plan_;
+  PartFunction& part_;
+  Emitter& emitter_;
+  llvm::IRBuilder<>& builder_;
+  std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
+  bool tail_;
+  llvm::Type* vector_type_ = nullptr;
+  Values vector_masks_, row_pointers_;
+  std::vector<Values> row_guards_;
+  Integers row_distances_;  ///< bytes from the one pointer, where there is only one
+};
+
+}  // namespace
+
+llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail) {
+  llvm::Type* pointer = context.emitter.builder.getPtrTy();
+  llvm::Type* integer = context.emitter.builder.getInt64Ty();
+  PartFunction part(context.emitter, "rows_" + std::to_string(rows) + (tail ? "_tail" : ""),
+                    {pointer, pointer, integer, integer, pointer, pointer, integer});
+  RowBlock(context, part, rows, tail).emit();
+  return part.function();
+}
+
+}  // namespace rlx::codegen

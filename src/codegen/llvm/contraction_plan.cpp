@@ -1,0 +1,221 @@
+// Merging of dims, choice of register blocks and of work items.
+#include "codegen/llvm/contraction_plan.hpp"
+
+#include <algorithm>
+
+#include "codegen/pack.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+std::int64_t product(const Integers& extents) {
+  std::int64_t result = 1;
+  for (std::int64_t extent : extents) result *= extent;
+  return result;
+}
+
+bool mergeable(const AddressDim& outer, const AddressDim& inner) {
+  if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent) return false;
+  for (std::size_t i = 0; i < outer.guards.size(); ++i) {
+    if (outer.guards[i] != inner.guards[i] * inner.extent) return false;
+  }
+  return true;
+}
+
+std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
+  std::vector<AddressDim> merged;
+  for (const AddressDim& dim : dims) {
+    if (dim.extent == 1) continue;
+    if (!merged.empty() && mergeable(merged.back(), dim)) {
+      const std::int64_t extent = merged.back().extent * dim.extent;
+      merged.back() = dim;
+      merged.back().extent = extent;
+    } else {
+      merged.push_back(dim);
+    }
+  }
+  return merged;
+}
+
+/// Guards that some point of the domain breaks.
+std::vector<const loop::Guard*> failing_guards(const loop::Contraction& contraction) {
+  Integers extents = contraction.batch_extents;
+  extents.insert(extents.end(), contraction.m_extents.begin(), contraction.m_extents.end());
+  extents.insert(extents.end(), contraction.k_extents.begin(), contraction.k_extents.end());
+  std::vector<const loop::Guard*> result;
+  for (const loop::Guard& guard : contraction.a_guards) {
+    std::int64_t low = guard.offset, high = guard.offset;
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      const std::int64_t span = guard.coefficients[i] * (extents[i] - 1);
+      (span < 0 ? low : high) += span;
+    }
+    if (low < 0 || high >= guard.extent) result.push_back(&guard);
+  }
+  return result;
+}
+
+/// The dims of one kind (batch, m or k); `first` is its first dim in the guards' domain.
+std::vector<AddressDim> address_dims(const Integers& extents, const Integers& a, const Integers& b,
+                                     const std::vector<const loop::Guard*>& guards,
+                                     std::size_t first) {
+  std::vector<AddressDim> dims;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    AddressDim dim{extents[i], a[i], b.empty() ? 0 : b[i], 0, {}};
+    for (const loop::Guard* guard : guards) dim.guards.push_back(guard->coefficients[first + i]);
+    dims.push_back(std::move(dim));
+  }
+  return dims;
+}
+
+/// The micro-kernel needs an innermost k dim without guards whose span a zero line can cover.
+void ensure_open_inner(std::vector<AddressDim>& k, std::size_t guards) {
+  constexpr std::int64_t zero_line_limit = 16384;
+  bool open = !k.empty();
+  if (open && guards > 0) {
+    const AddressDim& inner = k.back();
+    open = std::all_of(inner.guards.begin(), inner.guards.end(), [](auto c) { return c == 0; }) &&
+           inner.a >= 0 && inner.a * inner.extent <= zero_line_limit;
+  }
+  if (!open) k.push_back({1, 0, 0, 0, Integers(guards, 0)});
+}
+
+void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan) {
+  const auto guards = failing_guards(contraction);
+  for (const loop::Guard* guard : guards) plan.guards.push_back({guard->offset, guard->extent});
+  Integers batch_b = contraction.b_batch_strides, k_b = contraction.b_k_strides;
+  if (contraction.b_packed) {
+    const std::int64_t width = contraction.panel_width;
+    const std::int64_t panels = (contraction.n + width - 1) / width;
+    for (std::int64_t& stride : batch_b) stride *= panels * width * plan.depth;
+    k_b.assign(contraction.k_extents.size(), width);
+    for (std::size_t i = k_b.size(); i-- > 1;) k_b[i - 1] = k_b[i] * contraction.k_extents[i];
+  }
+  const std::size_t batch_dims = contraction.batch_extents.size();
+  plan.batch = merge(
+      address_dims(contraction.batch_extents, contraction.a_batch_strides, batch_b, guards, 0));
+  plan.m =
+      merge(address_dims(contraction.m_extents, contraction.a_m_strides, {}, guards, batch_dims));
+  const auto k = address_dims(contraction.k_extents, contraction.a_k_strides, k_b, guards,
+                              batch_dims + contraction.m_extents.size());
+  plan.k = merge(k);
+  ensure_open_inner(plan.k, guards.size());
+  plan.k_open = k;
+  for (AddressDim& dim : plan.k_open) std::fill(dim.guards.begin(), dim.guards.end(), 0);
+  plan.k_open = merge(plan.k_open);
+  ensure_open_inner(plan.k_open, 0);
+  plan.uniform_rows = plan.m.size() <= 1;
+}
+
+/// How far k dims move in the columns: in panels k runs row-major over the k dims.
+void set_column_steps(const ContractionPlan& plan, std::vector<AddressDim>& k) {
+  std::int64_t step = plan.panel_width;
+  for (std::size_t i = k.size(); i-- > 0;) {
+    k[i].column = plan.column_source == ColumnSource::in_place ? k[i].b : step;
+    step *= k[i].extent;
+  }
+}
+
+/// Registers across a column block: as many as fit (up to four) that divide the panel.
+unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
+                        unsigned lanes) {
+  const unsigned limit = machine.registers >= 32 ? 4 : 2;
+  std::int64_t width = contraction.panel_width;
+  if (!contraction.b_packed) {
+    width = choose_panel_width(contraction.n, lanes, limit);
+  }
+  for (unsigned vectors = limit; vectors > 1; --vectors) {
+    if (width % (vectors * lanes) == 0) return vectors;
+  }
+  return 1;
+}
+
+/// The most rows of a register block: accumulators, the columns of B and two spare registers fit.
+std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, DType accumulator) {
+  // Products of integers need registers of their own.
+  const unsigned spare = accumulator == DType::i32 ? 3 : 2;
+  const unsigned fit =
+      (machine.registers - plan.vectors - (machine.registers == 16 ? 1 : spare)) / plan.vectors;
+  const unsigned cap = plan.uniform_rows ? 12 : 8;  // a pointer for each row must fit, too
+  unsigned limit = std::min(fit, cap);
+  if (machine.registers == 16 && machine.vector_bytes == 16) limit = std::min(limit, 4U);
+  if (machine.registers == 16 && accumulator == DType::i32) limit = std::min(limit, 4U);
+  return limit;
+}
+
+void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machine,
+                 ContractionPlan& plan) {
+  plan.lanes = machine.vector_bytes / static_cast<unsigned>(size_of(contraction.accumulator));
+  plan.vectors = choose_vectors(contraction, machine, plan.lanes);
+  plan.block_columns = static_cast<std::int64_t>(plan.lanes) * plan.vectors;
+  plan.column_blocks = (plan.columns + plan.block_columns - 1) / plan.block_columns;
+  plan.panel_width = contraction.b_packed ? contraction.panel_width : plan.block_columns;
+  const std::int64_t most = most_rows(plan, machine, contraction.accumulator);
+  plan.row_blocks = (plan.rows + most - 1) / most;
+  plan.block_rows = plan.rows / plan.row_blocks;
+  plan.tall_blocks = plan.rows % plan.row_blocks;
+}
+
+/// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
+void plan_items(const loop::Contraction& contraction, ContractionPlan& plan) {
+  constexpr std::int64_t wanted_items = 64;
+  constexpr std::int64_t least_operations = 500'000;
+  plan.whole_rows = !contraction.row_epilogue.nodes.empty();
+  const std::int64_t columns = plan.whole_rows ? plan.columns : plan.block_columns;
+  const std::int64_t others = plan.batches * (plan.whole_rows ? 1 : plan.column_blocks);
+  const std::int64_t block_operations =
+      2 * plan.block_rows * columns * std::max<std::int64_t>(plan.depth, 1);
+  const std::int64_t least_blocks = (least_operations + block_operations - 1) / block_operations;
+  std::int64_t groups = (wanted_items + others - 1) / others;
+  if (plan.whole_rows) {
+    // Two blocks share one walk over B, unless that leaves too few items.
+    const std::int64_t paired = (plan.row_blocks + 1) / 2;
+    groups = std::min(groups, paired * others >= 8 ? paired : plan.row_blocks);
+    constexpr std::int64_t cached_elements = 65536;
+    const std::int64_t most_rows = std::max<std::int64_t>(1, cached_elements / plan.columns);
+    groups = std::max(groups, (plan.rows + most_rows - 1) / most_rows);
+  }
+  groups = std::clamp<std::int64_t>(groups, 1, plan.row_blocks);
+  plan.group_blocks = (plan.row_blocks + groups - 1) / groups;
+  if (!plan.whole_rows) plan.group_blocks = std::max(plan.group_blocks, least_blocks);
+  plan.group_blocks = std::min(plan.group_blocks, plan.row_blocks);
+  plan.row_groups = (plan.row_blocks + plan.group_blocks - 1) / plan.group_blocks;
+  plan.work_items = plan.row_groups * others;
+}
+
+}  // namespace
+
+std::vector<AddressDim> merge_dims(const Integers& extents, const std::vector<Integers>& strides) {
+  std::vector<AddressDim> dims;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    AddressDim dim{extents[i], 0, 0, 0, {}};
+    for (const Integers& list : strides) dim.guards.push_back(list[i]);
+    dims.push_back(std::move(dim));
+  }
+  return merge(dims);
+}
+
+ContractionPlan plan_contraction(const loop::Contraction& contraction, DType b_dtype,
+                                 const PlanMachine& machine) {
+  ContractionPlan plan;
+  plan.batches = product(contraction.batch_extents);
+  plan.rows = product(contraction.m_extents);
+  plan.columns = contraction.n;
+  plan.depth = product(contraction.k_extents);
+  plan_addresses(contraction, plan);
+  plan_blocks(contraction, machine, plan);
+  plan_items(contraction, plan);
+  if (contraction.b_packed) {
+    plan.column_source = ColumnSource::packed;
+  } else if (contraction.b_n_stride == 1 && b_dtype == contraction.accumulator) {
+    plan.column_source = ColumnSource::in_place;
+  } else {
+    plan.column_source = ColumnSource::scratch;
+  }
+  set_column_steps(plan, plan.k);
+  set_column_steps(plan, plan.k_open);
+  return plan;
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,74 @@
+// How a contraction is cut into register blocks, column blocks and work items, and how its dims are
+// merged for addressing. Plain data: no LLVM here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/loop.hpp"
+
+namespace rlx::codegen {
+
+/// One dim of the addressing of A and B: how far a step along it moves in each of them.
+struct AddressDim {
+  std::int64_t extent = 1;
+  std::int64_t a = 0;                ///< elements of A
+  std::int64_t b = 0;                ///< elements of B
+  std::int64_t column = 0;           ///< k dims: elements of the columns that are multiplied with
+  std::vector<std::int64_t> guards;  ///< step of each guard's value
+};
+
+/// Where the micro-kernel finds the columns of B that it multiplies with.
+enum class ColumnSource : std::uint8_t {
+  packed,    ///< in panels, as loop.hpp says
+  in_place,  ///< unit stride along n, element type of any width
+  scratch,   ///< copied by the worker into a panel of its scratch
+};
+
+/// The bounds of a guard that can fail; its steps stand in the dims.
+struct GuardBounds {
+  std::int64_t offset = 0, extent = 0;
+};
+
+struct ContractionPlan {
+  std::vector<AddressDim> batch, m;
+  std::vector<AddressDim> k;       ///< never empty; no guard depends on the last one
+  std::vector<AddressDim> k_open;  ///< the same with dims merged that only guards hold apart
+  std::vector<GuardBounds> guards;
+
+  std::int64_t batches = 1, rows = 1, columns = 1, depth = 1;
+
+  ColumnSource column_source = ColumnSource::packed;
+  unsigned lanes = 1;              ///< accumulator elements of a vector register
+  unsigned vectors = 1;            ///< registers across a column block
+  std::int64_t block_columns = 1;  ///< lanes * vectors
+  std::int64_t column_blocks = 1;
+  std::int64_t panel_width = 0;  ///< of packed B and of the scratch panel
+
+  /// Rows fall into `tall_blocks` blocks of block_rows + 1 rows, then blocks of block_rows.
+  std::int64_t block_rows = 1, row_blocks = 1, tall_blocks = 0;
+  bool uniform_rows = true;  ///< all rows of A lie at one distance: one pointer serves a block
+
+  /// Work items: row groups of so many row blocks.
+  std::int64_t group_blocks = 1, row_groups = 1;
+  bool whole_rows = false;  ///< an item covers all columns of its rows (a row epilogue follows)
+  std::int64_t work_items = 1;
+
+  bool tail() const { return columns % block_columns != 0; }
+};
+
+struct PlanMachine {
+  unsigned vector_bytes = 16;
+  unsigned registers = 16;
+};
+
+/// The plan; the contraction's extents must be at least 1.
+ContractionPlan plan_contraction(const loop::Contraction& contraction, DType b_dtype,
+                                 const PlanMachine& machine);
+
+/// The dims of `extents` that are longer than 1, neighbours merged where every list in `strides`
+/// allows it. Result: dims with guards[i] = stride of list i.
+std::vector<AddressDim> merge_dims(const std::vector<std::int64_t>& extents,
+                                   const std::vector<std::vector<std::int64_t>>& strides);
+
+}  // namespace rlx::codegen

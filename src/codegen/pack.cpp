@@ -1,0 +1,113 @@
+// Copies strided matrices into panels. Element types matter by their size alone.
+#include "codegen/pack.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rlx::codegen {
+namespace {
+
+/// The k dims longer than 1, neighbours in memory merged.
+void merge_k(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> merged_extents, merged_strides;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] == 1) continue;
+    if (!merged_extents.empty() && merged_strides.back() == strides[i] * extents[i]) {
+      merged_extents.back() *= extents[i];
+      merged_strides.back() = strides[i];
+    } else {
+      merged_extents.push_back(extents[i]);
+      merged_strides.push_back(strides[i]);
+    }
+  }
+  if (merged_extents.empty()) merged_extents = {1}, merged_strides = {0};
+  extents = std::move(merged_extents);
+  strides = std::move(merged_strides);
+}
+
+/// One run along the inner k dim of one panel: `columns` of its `width` columns exist.
+template <class T>
+void pack_run(const T* source, std::int64_t k, std::int64_t k_stride, std::int64_t n_stride,
+              std::int64_t columns, std::int64_t width, T* destination) {
+  if (n_stride == 1) {
+    for (std::int64_t i = 0; i < k; ++i) {
+      std::memcpy(destination + i * width, source + i * k_stride, columns * sizeof(T));
+    }
+    return;
+  }
+  // Tiles of 16 x 16, so that both sides stay in the L1 cache whichever of them strides.
+  constexpr std::int64_t tile = 16;
+  for (std::int64_t k0 = 0; k0 < k; k0 += tile) {
+    const std::int64_t k_end = std::min(k, k0 + tile);
+    for (std::int64_t n0 = 0; n0 < columns; n0 += tile) {
+      const std::int64_t n_end = std::min(columns, n0 + tile);
+      for (std::int64_t i = k0; i < k_end; ++i) {
+        const T* from = source + i * k_stride;
+        T* to = destination + i * width;
+        for (std::int64_t j = n0; j < n_end; ++j) to[j] = from[j * n_stride];
+      }
+    }
+  }
+}
+
+template <class T>
+void pack_matrix(const T* source, const std::vector<std::int64_t>& extents,
+                 const std::vector<std::int64_t>& strides, std::int64_t n_stride,
+                 const PackedLayout& layout, T* destination) {
+  const std::size_t inner = extents.size() - 1;
+  std::vector<std::int64_t> index(extents.size(), 0);
+  const std::int64_t runs = extents[inner] == 0 ? 0 : layout.k / extents[inner];
+  for (std::int64_t panel = 0; panel < layout.panels(); ++panel) {
+    const std::int64_t n0 = panel * layout.panel_width;
+    const std::int64_t columns = std::min(layout.panel_width, layout.n - n0);
+    T* to = destination + panel * layout.k * layout.panel_width;
+    if (columns < layout.panel_width) std::fill_n(to, layout.k * layout.panel_width, T{});
+    std::fill(index.begin(), index.end(), 0);
+    for (std::int64_t run = 0; run < runs; ++run) {
+      std::int64_t offset = n0 * n_stride;
+      for (std::size_t i = 0; i < inner; ++i) offset += index[i] * strides[i];
+      pack_run(source + offset, extents[inner], strides[inner], n_stride, columns,
+               layout.panel_width, to);
+      to += extents[inner] * layout.panel_width;
+      for (std::size_t i = inner; i-- > 0 && ++index[i] == extents[i];) index[i] = 0;
+    }
+  }
+}
+
+template <class T>
+void pack_all(const PackSource& source, const PackedLayout& layout, void* destination) {
+  std::vector<std::int64_t> extents = source.k_extents, strides = source.k_strides;
+  merge_k(extents, strides);
+  for (std::int64_t batch = 0; batch < source.batches; ++batch) {
+    pack_matrix(static_cast<const T*>(source.data) + source.offset + batch * source.batch_stride,
+                extents, strides, source.n_stride, layout,
+                static_cast<T*>(destination) + batch * layout.elements());
+  }
+}
+
+}  // namespace
+
+PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype,
+                                  const Target& target) {
+  PackedLayout layout{n, k, 16, dtype};
+  if (target.isa == Isa::avx512) {
+    // f64 has eight lanes: two or four registers make a panel.
+    layout.panel_width = dtype == DType::f64 ? (n <= 16 ? 16 : 32) : choose_panel_width(n, 16, 4);
+  }
+  return layout;
+}
+
+std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches) {
+  return static_cast<std::size_t>(batches * layout.elements()) * size_of(layout.dtype);
+}
+
+void pack(const PackSource& source, const PackedLayout& layout, void* destination) {
+  switch (size_of(layout.dtype)) {
+    case 1: return pack_all<std::uint8_t>(source, layout, destination);
+    case 2: return pack_all<std::uint16_t>(source, layout, destination);
+    case 4: return pack_all<std::uint32_t>(source, layout, destination);
+    default: return pack_all<std::uint64_t>(source, layout, destination);
+  }
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,58 @@
+// Packed layout of a contraction's B: [batch][panel][k][panel_width], the last panel filled with
+// zeros. The layout depends on N, the element type and the ISA alone, so that all plans share it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "codegen/code.hpp"
+
+namespace rlx::codegen {
+
+/// Columns of a panel (or column block) that cost least for n columns: `lanes` times 1 to
+/// `most_vectors`. Narrow blocks read A more often; padding costs as much as columns do.
+constexpr std::int64_t choose_panel_width(std::int64_t n, unsigned lanes, unsigned most_vectors) {
+  constexpr std::int64_t cost_percent[] = {125, 104, 100, 100};
+  std::int64_t best_width = 0, best_cost = 0;
+  for (unsigned vectors = most_vectors; vectors >= 1; --vectors) {
+    const std::int64_t width = static_cast<std::int64_t>(lanes) * vectors;
+    const std::int64_t cost = (n + width - 1) / width * width * cost_percent[vectors - 1];
+    if (best_width == 0 || cost < best_cost) best_width = width, best_cost = cost;
+  }
+  return best_width;
+}
+
+/// How a packed B of one matrix lies in memory.
+struct PackedLayout {
+  std::int64_t n = 0;  ///< columns that exist
+  std::int64_t k = 0;  ///< product of the k dims
+  std::int64_t panel_width = 16;
+  DType dtype = DType::f32;
+
+  std::int64_t panels() const { return (n + panel_width - 1) / panel_width; }
+  /// Elements of one matrix; batches follow each other.
+  std::int64_t elements() const { return panels() * k * panel_width; }
+  bool operator==(const PackedLayout&) const = default;
+};
+
+/// The layout of a B of k x n elements; only panel_width was chosen, from n, dtype and target.isa.
+PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype,
+                                  const Target& target);
+
+/// Bytes of `batches` packed matrices.
+std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches);
+
+/// Where B lies before packing: element (batch, k..., n) at `offset` + the strides, in elements.
+struct PackSource {
+  const void* data = nullptr;
+  std::int64_t offset = 0;
+  std::int64_t batches = 1, batch_stride = 0;
+  std::vector<std::int64_t> k_extents, k_strides;  ///< outer to inner, any order in memory
+  std::int64_t n_stride = 1;
+};
+
+/// Writes packed_bytes(layout, source.batches) bytes. The product of k_extents must be layout.k.
+void pack(const PackSource& source, const PackedLayout& layout, void* destination);
+
+}  // namespace rlx::codegen
