@@ -1,8 +1,7 @@
 // GFLOP/s of generated GEMM kernels on one thread, beside oneDNN in turns.
-// Usage: gemm_bench [path of librlx_llvm.so] [words that the shapes' names must hold]
+// Usage: gemm_bench [text that the shapes' names must hold]
 #include "gemm_bench.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,9 +9,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "codegen/generator_source.hpp"
 #include "codegen/host_target.hpp"
 #include "codegen/object_loader.hpp"
 #include "codegen/pack.hpp"
@@ -157,18 +158,15 @@ int main(int argc, char** argv) {
     setenv("OMP_NUM_THREADS", "1", 1);
     execv("/proc/self/exe", argv);
   }
-  const char* path = argc > 1 ? argv[1] : "./librlx_llvm.so";
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    fmt::print(stderr, "{}\n", dlerror());
-    return 2;
+  const auto opened = codegen::GeneratorSource::find().open();
+  if (!opened) {
+    fmt::print(stderr, "{}\n", opened.error().message);
+    return 4;
   }
-  const auto entry =
-      reinterpret_cast<codegen::CodeGeneratorEntry>(dlsym(library, codegen::code_generator_symbol));
-  const codegen::CodeGenerator& generator = *entry();
+  const codegen::CodeGenerator& generator = **opened;
   const codegen::Target target = codegen::host_target().value();
   for (const GemmShape& shape : shapes) {
-    if (argc > 2 && std::string(shape.name).find(argv[2]) == std::string::npos) continue;
+    if (argc > 1 && std::string(shape.name).find(argv[1]) == std::string::npos) continue;
     measure(generator, target, shape);
   }
   return 0;
