@@ -38,7 +38,7 @@ class RowBlock {
     // Few accumulators do not cover the latency of a multiply-add: several sets, summed at the end.
     const std::int64_t registers = rows * plan_.vectors;
     sets_ = std::clamp<std::int64_t>(8 / registers, 1, 4);
-    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 2 : 4);
+    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
   }
 
   void emit() {
