@@ -47,7 +47,8 @@ TEST(Verify, InfersAgain) {
   node_of(graph, 1).results[0].shape = {3};
   EXPECT_THAT(defect_of(graph), HasSubstr("gives f32[2], but says f32[3]."));
   graph = chain();
-  node_of(graph, 1).op = op::Softmax{.axis = 4};
+  node_of(graph, 1).op = op::Iota{.shape = {2}, .axis = 4};
+  node_of(graph, 1).inputs.clear();
   EXPECT_THAT(defect_of(graph), HasSubstr("is refused: Axis (4)"));
 }
 
