@@ -1,0 +1,235 @@
+// The pool's protocol: a caller claims free workers, posts a job into their mailboxes, works
+// itself, and waits for their ends.
+#include "base/thread_pool.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/cpu_set.hpp"
+
+namespace rlx {
+namespace {
+
+/// Phases of a worker, in the two low bits of its state; the others count claims, so that a caller
+/// that waits for the end of its job cannot mistake a later job for it.
+enum Phase : std::uint32_t { idle = 0, asleep = 1, claimed = 2, running = 3 };
+constexpr std::uint32_t phase_mask = 3, claim_step = 4;
+
+/// A job that ends the thread.
+constexpr std::uint16_t stop_index = 0;
+
+/// Pauses before the first yield (some tens of microseconds), and between yields after it.
+constexpr int spins_before_yield = 1024, spins_between_yields = 128;
+
+/// How long a worker waits for the next job before it sleeps: waking it costs 55 us or more.
+constexpr double idle_spin_ms = 3;
+
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+std::int64_t now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void pin(pthread_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  // A refusal leaves the thread where the system puts it.
+  (void)pthread_setaffinity_np(thread, sizeof(set), &set);
+}
+
+}  // namespace
+
+namespace pool_detail {
+
+void Backoff::pause() {
+  cpu_pause();
+  if (++spins_ < spins_before_yield) return;
+  if (long_since_ns_ == 0) long_since_ns_ = now_ns();
+  spins_ = spins_before_yield - spins_between_yields;
+  sched_yield();
+}
+
+double Backoff::waited_ms() const {
+  return long_since_ns_ == 0 ? 0 : static_cast<double>(now_ns() - long_since_ns_) * 1e-6;
+}
+
+}  // namespace pool_detail
+
+using pool_detail::Backoff;
+using pool_detail::BarrierLine;
+
+// The dissemination barrier (Hensgen, Finkel and Manber 1988): in round r a member tells the one
+// 2^r places on that it has come, and waits to be told by the one 2^r places before. For two
+// members that is one message each way.
+void Team::barrier() {
+  ++epoch_;
+  for (int round = 0, distance = 1; distance < size_; ++round, distance *= 2) {
+    const int partner =
+        worker_ + distance < size_ ? worker_ + distance : worker_ + distance - size_;
+    lines_[partner]->flags[round].store(epoch_, std::memory_order_release);
+    const std::atomic<std::uint64_t>& own = lines_[worker_]->flags[round];
+    Backoff backoff;
+    while (own.load(std::memory_order_acquire) < epoch_) backoff.pause();
+  }
+}
+
+ThreadPool::ThreadPool(int threads) {
+  threads = std::clamp(threads, 1, pool_detail::threads_limit);
+  const CpuSet allowed = allowed_cpus();
+  const int cpus = static_cast<int>(allowed.cpus.size());
+  if (threads > 1 && threads >= allowed.cores && threads <= cpus) {
+    cpus_ = allowed.cpus;
+    if (threads == allowed.cores) cpus_.resize(threads);
+  }
+  for (int i = 1; i < threads; ++i) workers_.push_back(std::make_unique<Worker>());
+  // Not the core of the thread that makes the pool: it most likely is the one that will run
+  // programs.
+  std::vector<int> free = cpus_;
+  std::erase(free, sched_getcpu());
+  start(free);
+  if (!workers_.empty()) usual_lines_.push_back(&workers_[0]->leader_line);
+  for (const auto& worker : workers_) usual_lines_.push_back(&worker->line);
+}
+
+void ThreadPool::start(const std::vector<int>& cpus) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = *workers_[i];
+    try {
+      worker.thread = std::thread([this, &worker] { work(worker); });
+    } catch (const std::system_error&) {
+      workers_.resize(i);
+      return;
+    }
+    if (i < cpus.size()) {
+      pin(worker.thread.native_handle(), cpus[i]);
+      worker.cpu.store(cpus[i], std::memory_order_relaxed);
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  Claim claims[pool_detail::threads_limit];
+  const int count = claim(static_cast<int>(workers_.size()), claims);
+  for (int i = 0; i < count; ++i) {
+    claims[i].worker->job.index = stop_index;
+    post(claims[i]);
+  }
+  for (const auto& worker : workers_) worker->thread.join();
+}
+
+std::uint32_t ThreadPool::wait_for_job(Worker& worker) {
+  Backoff backoff;
+  while (true) {
+    std::uint32_t state = worker.state.load(std::memory_order_acquire);
+    if ((state & phase_mask) == running) return state;
+    if ((state & phase_mask) == idle && backoff.waited_ms() > idle_spin_ms) {
+      if (worker.state.compare_exchange_strong(state, (state & ~phase_mask) | asleep)) {
+        worker.state.wait((state & ~phase_mask) | asleep);
+        backoff = Backoff();
+      }
+      continue;
+    }
+    backoff.pause();
+  }
+}
+
+void ThreadPool::work(Worker& worker) {
+  while (true) {
+    const std::uint32_t state = wait_for_job(worker);
+    Job& job = worker.job;
+    if (job.index == stop_index) return;
+    Team team(job.index, job.size, job.lines, job.epoch);
+    job.invoke(job.body(), job.index, team);
+    // From here on the caller may return: nothing of the team is touched any more.
+    worker.state.store((state & ~phase_mask) | idle, std::memory_order_release);
+  }
+}
+
+int ThreadPool::claim(int wanted, Claim* claims) {
+  int count = 0;
+  for (const auto& worker : workers_) {
+    if (count >= wanted) break;
+    std::uint32_t state = worker->state.load(std::memory_order_relaxed);
+    while ((state & phase_mask) == idle || (state & phase_mask) == asleep) {
+      const std::uint32_t ticket = (state & ~phase_mask) + claim_step;
+      const bool was_asleep = (state & phase_mask) == asleep;
+      if (worker->state.compare_exchange_weak(state, ticket | claimed, std::memory_order_acquire)) {
+        claims[count++] = {worker.get(), ticket | running, was_asleep};
+        break;
+      }
+    }
+  }
+  return count;
+}
+
+void ThreadPool::post(const Claim& claim) {
+  claim.worker->state.store(claim.running_state, std::memory_order_release);
+  if (claim.was_asleep) claim.worker->state.notify_one();
+}
+
+void ThreadPool::wait_for_end(const Claim& claim) {
+  Backoff backoff;
+  while (claim.worker->state.load(std::memory_order_acquire) == claim.running_state) {
+    backoff.pause();
+  }
+}
+
+void ThreadPool::keep_off_the_callers_core(Claim* claims, int count) {
+  const int cpu = sched_getcpu();
+  for (int i = 0; i < count; ++i) {
+    if (claims[i].worker->cpu.load(std::memory_order_relaxed) != cpu) continue;
+    for (const int candidate : cpus_) {
+      const auto has_it = [&](const auto& worker) {
+        return worker->cpu.load(std::memory_order_relaxed) == candidate;
+      };
+      if (candidate == cpu || std::ranges::any_of(workers_, has_it)) continue;
+      pin(claims[i].worker->thread.native_handle(), candidate);
+      claims[i].worker->cpu.store(candidate, std::memory_order_relaxed);
+      break;
+    }
+  }
+}
+
+void ThreadPool::run_job(int threads, Job& job, void* body) {
+  Claim claims[pool_detail::threads_limit];
+  const int helpers = claim(std::min(threads, this->threads()) - 1, claims);
+  if (helpers <= 0) {
+    Team alone(0, 1, nullptr, 0);
+    job.invoke(body, 0, alone);
+    return;
+  }
+  if (!cpus_.empty()) keep_off_the_callers_core(claims, helpers);
+  job.size = static_cast<std::uint16_t>(helpers + 1);
+  // A team's epochs start above those of every team before: barriers need no clearing.
+  job.epoch = next_team_.fetch_add(1, std::memory_order_relaxed) << 32;
+  BarrierLine* own_lines[pool_detail::threads_limit];
+  job.lines = usual_lines_.data();
+  if (claims[helpers - 1].worker != workers_[helpers - 1].get()) {
+    own_lines[0] = &claims[0].worker->leader_line;
+    for (int i = 0; i < helpers; ++i) own_lines[i + 1] = &claims[i].worker->line;
+    job.lines = own_lines;
+  }
+  for (int i = 0; i < helpers; ++i) {
+    job.index = static_cast<std::uint16_t>(i + 1);
+    claims[i].worker->job = job;
+    post(claims[i]);
+  }
+  Team team(0, job.size, job.lines, job.epoch);
+  job.invoke(body, 0, team);
+  for (int i = 0; i < helpers; ++i) wait_for_end(claims[i]);
+}
+
+}  // namespace rlx

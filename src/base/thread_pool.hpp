@@ -1,0 +1,187 @@
+// The one thread pool: teams of spinning workers that run a program's steps with barriers between
+// them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace rlx {
+
+namespace pool_detail {
+
+/// Two cache lines: processors fetch them in pairs.
+constexpr int line_bytes = 128;
+constexpr int threads_limit = 128;
+constexpr int rounds_limit = 7;  ///< 2^7 = threads_limit
+
+/// Where one member of a team waits at barriers: one flag for each round. Flags only grow, over all
+/// teams, so that no team has to clear them.
+struct alignas(line_bytes) BarrierLine {
+  std::atomic<std::uint64_t> flags[rounds_limit] = {};
+};
+
+/// Waits politely: spins, and yields the processor now and then once the wait is long, so that a
+/// thread that could end the wait, or another process, gets to run.
+class Backoff {
+ public:
+  void pause();
+  /// Since the first yield; 0 before it.
+  double waited_ms() const;
+
+ private:
+  int spins_ = 0;
+  std::int64_t long_since_ns_ = 0;
+};
+
+}  // namespace pool_detail
+
+/// One worker's view of its team.
+class Team {
+ public:
+  /// Members, the caller included; the same for all members. At most what was asked for.
+  int size() const { return size_; }
+
+  /// Returns when all members have called it. What they wrote before it is visible to all after it.
+  void barrier();
+
+ private:
+  friend class ThreadPool;
+  Team(int worker, int size, pool_detail::BarrierLine* const* lines, std::uint64_t epoch)
+      : worker_(worker), size_(size), lines_(lines), epoch_(epoch) {}
+
+  const int worker_, size_;
+  pool_detail::BarrierLine* const* const lines_;  ///< of each member
+  std::uint64_t epoch_;
+};
+
+/// Threads that wait for teams. Any thread may call it, also several at once and also from inside a
+/// team: a team gets those workers that are free at that moment, so it may be smaller than asked
+/// for, down to the caller alone. Results must therefore not depend on a team's size.
+///
+/// Where the pool has a thread for every core that the process may use, its workers are pinned to
+/// distinct cores, and a worker that finds itself on the caller's core is moved. With cores to
+/// spare the system places the threads.
+class ThreadPool {
+ public:
+  /// `threads` counts the calling thread: threads - 1 are started. Where the system refuses some
+  /// the pool is smaller.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();  ///< no team may be running
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  /// The largest team, the caller included.
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Runs body(worker, team) on up to `threads` threads and returns when all have ended; the caller
+  /// is worker 0. Takes no lock and allocates nothing. The body must not throw; a small one may be
+  /// copied.
+  template <class Body>
+  void run_team(int threads, Body&& body);
+
+  /// Calls function(begin, end) for pieces of [0, items) of about `grain` items, on all free
+  /// threads. The first exception ends the hand-out of further pieces and is thrown again here.
+  template <class Function>
+  void parallel_for(std::int64_t items, std::int64_t grain, Function&& function);
+
+ private:
+  using Invoke = void (*)(void* body, int worker, Team& team);
+
+  /// What a worker runs. A small body travels in it, which saves the worker a cache line.
+  struct Job {
+    Invoke invoke;
+    pool_detail::BarrierLine* const* lines;
+    std::uint64_t epoch;
+    std::uint16_t index, size;
+    bool is_inline;
+    alignas(8) unsigned char payload[24];  ///< the body, or its address
+    void* body() {
+      if (is_inline) return payload;
+      void* address;
+      std::memcpy(&address, payload, sizeof(address));
+      return address;
+    }
+  };
+
+  /// One thread and its mailbox.
+  struct alignas(pool_detail::line_bytes) Worker {
+    /// A count of claims times 4, plus the phase. The phases follow each other: idle (or asleep),
+    /// claimed, running, idle.
+    std::atomic<std::uint32_t> state = 0;
+    Job job;
+    pool_detail::BarrierLine line;         ///< of the worker
+    pool_detail::BarrierLine leader_line;  ///< of a caller whose first helper the worker is
+    std::atomic<int> cpu = -1;             ///< pinned to; -1: not pinned
+    std::thread thread;
+  };
+
+  struct Claim {
+    Worker* worker;
+    std::uint32_t running_state;
+    bool was_asleep;
+  };
+
+  void start(const std::vector<int>& cpus);
+  void work(Worker& worker);
+  static std::uint32_t wait_for_job(Worker& worker);
+  int claim(int wanted, Claim* claims);
+  void keep_off_the_callers_core(Claim* claims, int count);
+  static void post(const Claim& claim);
+  static void wait_for_end(const Claim& claim);
+  void run_job(int threads, Job& job, void* body);
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  /// The lines of a team whose helpers are the first workers, which is the usual one.
+  std::vector<pool_detail::BarrierLine*> usual_lines_;
+  alignas(pool_detail::line_bytes) std::atomic<std::uint64_t> next_team_ = 1;
+  std::vector<int> cpus_;  ///< to pin to; empty: no pinning
+};
+
+template <class Body>
+void ThreadPool::run_team(int threads, Body&& body) {
+  using Plain = std::remove_reference_t<Body>;
+  Job job;
+  job.invoke = [](void* address, int worker, Team& team) {
+    (*static_cast<Plain*>(address))(worker, team);
+  };
+  void* address = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
+  job.is_inline = std::is_trivially_copyable_v<Plain> && sizeof(Plain) <= sizeof(job.payload) &&
+                  alignof(Plain) <= 8 && std::is_invocable_v<const Plain&, int, Team&>;
+  if (job.is_inline) {
+    std::memcpy(job.payload, address, sizeof(Plain) <= sizeof(job.payload) ? sizeof(Plain) : 0);
+  } else {
+    std::memcpy(job.payload, &address, sizeof(address));
+  }
+  run_job(threads, job, address);
+}
+
+template <class Function>
+void ThreadPool::parallel_for(std::int64_t items, std::int64_t grain, Function&& function) {
+  grain = grain < 1 ? 1 : grain;
+  if (items <= 0) return;
+  const std::int64_t pieces = (items - 1) / grain + 1;
+  std::atomic<std::int64_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::exception_ptr failure;
+  run_team(static_cast<int>(pieces < threads() ? pieces : threads()), [&](int, Team&) {
+    while (true) {
+      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= items || failed.load(std::memory_order_relaxed)) return;
+      try {
+        function(begin, items - begin < grain ? items : begin + grain);
+      } catch (...) {
+        if (!failed.exchange(true)) failure = std::current_exception();
+      }
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace rlx

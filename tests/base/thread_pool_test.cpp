@@ -1,0 +1,220 @@
+// The pool under load: teams, barriers, several callers at once, nesting, and exceptions.
+#include "base/thread_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "base/cpu_set.hpp"
+#include "base/temporary_folder.hpp"
+
+namespace rlx {
+namespace {
+
+TEST(ThreadPool, every_member_runs_once) {
+  ThreadPool pool(4);
+  EXPECT_EQ(pool.threads(), 4);
+  for (int threads = 0; threads <= 6; ++threads) {
+    std::array<std::atomic<int>, 8> runs = {};
+    std::atomic<int> size = 0;
+    pool.run_team(threads, [&](int worker, Team& team) {
+      ++runs[worker];
+      size = team.size();
+    });
+    EXPECT_EQ(size, std::clamp(threads, 1, 4));
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(runs[i], i < size ? 1 : 0) << threads << " " << i;
+  }
+}
+
+TEST(ThreadPool, a_pool_of_one_runs_everything_on_the_caller) {
+  ThreadPool pool(1);
+  const auto caller = std::this_thread::get_id();
+  int runs = 0;
+  pool.run_team(8, [&](int worker, Team& team) {
+    EXPECT_EQ(worker, 0);
+    EXPECT_EQ(team.size(), 1);
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    team.barrier();
+    ++runs;
+  });
+  EXPECT_EQ(runs, 1);
+}
+
+// Each step reads what all others wrote in the step before, without atomics: a barrier that lets
+// somebody through too early gives a wrong sum (and a report of the thread sanitizer).
+TEST(ThreadPool, barriers_order_plain_writes) {
+  ThreadPool pool(5);
+  for (const int threads : {2, 3, 4, 5}) {
+    std::array<std::array<std::int64_t, 8>, 2> cells = {};
+    cells[0].fill(1);
+    std::atomic<int> size = 0;
+    constexpr int steps = 300;
+    pool.run_team(threads, [&](int worker, Team& team) {
+      size = team.size();
+      for (int step = 0; step < steps; ++step) {
+        const auto& from = cells[step % 2];
+        auto& to = cells[1 - step % 2];
+        std::int64_t sum = 0;
+        for (int i = 0; i < team.size(); ++i) sum += from[i];
+        to[worker] = sum % 1009 + worker;
+        team.barrier();
+      }
+    });
+    std::array<std::int64_t, 8> wanted;
+    wanted.fill(1);
+    for (int step = 0; step < steps; ++step) {
+      const std::int64_t sum = std::accumulate(wanted.begin(), wanted.begin() + size, 0LL);
+      for (int i = 0; i < size; ++i) wanted[i] = sum % 1009 + i;
+    }
+    for (int i = 0; i < size; ++i) EXPECT_EQ(cells[steps % 2][i], wanted[i]);
+  }
+}
+
+TEST(ThreadPool, several_callers_share_the_workers) {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  std::atomic<std::int64_t> total = 0;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&] {
+      for (int run = 0; run < 500; ++run) {
+        std::int64_t parts[3] = {};
+        std::int64_t sum = 0;
+        pool.run_team(3, [&](int worker, Team& team) {
+          for (int i = worker; i < 60; i += team.size()) parts[worker] += i;
+          team.barrier();
+          if (worker == team.size() - 1) {
+            for (int i = 0; i < team.size(); ++i) sum += parts[i];
+          }
+        });
+        ASSERT_EQ(sum, 1770);
+        total += sum;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total, 4 * 500 * 1770);
+}
+
+TEST(ThreadPool, teams_inside_teams_take_what_is_free) {
+  ThreadPool pool(4);
+  std::atomic<int> inner_runs = 0;
+  for (int run = 0; run < 50; ++run) {
+    pool.run_team(2, [&](int, Team& team) {
+      pool.run_team(3, [&](int, Team& inner) {
+        inner.barrier();
+        ++inner_runs;
+      });
+      team.barrier();
+    });
+  }
+  EXPECT_GE(inner_runs, 100);
+}
+
+TEST(ThreadPool, sleeping_workers_wake) {
+  ThreadPool pool(3);
+  for (int run = 0; run < 4; ++run) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    std::atomic<int> runs = 0;
+    pool.run_team(3, [&](int, Team& team) {
+      team.barrier();
+      ++runs;
+    });
+    EXPECT_EQ(runs, 3);
+  }
+}
+
+TEST(ThreadPool, pools_come_and_go) {
+  for (int i = 0; i < 30; ++i) {
+    ThreadPool pool(1 + i % 4);
+    if (i % 3 == 0) continue;
+    std::atomic<int> runs = 0;
+    pool.run_team(4, [&](int, Team&) { ++runs; });
+    EXPECT_EQ(runs, pool.threads());
+  }
+}
+
+TEST(ThreadPool, large_bodies_are_not_copied) {
+  ThreadPool pool(2);
+  struct Body {
+    explicit Body(int* calls) : calls(calls) {}
+    Body(const Body&) = delete;
+    void operator()(int worker, Team&) { calls[worker] = worker + 1; }
+    int* calls;
+    char filling[100] = {};
+  };
+  int calls[2] = {};
+  Body body(calls);
+  pool.run_team(2, body);
+  EXPECT_EQ(calls[0], 1);
+  EXPECT_EQ(calls[1], 2);
+}
+
+TEST(ThreadPool, parallel_for_covers_everything_once) {
+  ThreadPool pool(3);
+  for (const std::int64_t items : {0, 1, 7, 100, 1000}) {
+    for (const std::int64_t grain : {0, 1, 3, 64, 5000}) {
+      std::vector<std::atomic<int>> hits(static_cast<std::size_t>(items));
+      pool.parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
+        EXPECT_LT(begin, end);
+        for (std::int64_t i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+      });
+      for (const auto& hit : hits) EXPECT_EQ(hit, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, parallel_for_throws_on_the_caller) {
+  ThreadPool pool(3);
+  for (int run = 0; run < 20; ++run) {
+    EXPECT_THROW(pool.parallel_for(100, 1,
+                                   [](std::int64_t begin, std::int64_t) {
+                                     if (begin % 10 == 3) throw std::runtime_error("boom");
+                                   }),
+                 std::runtime_error);
+  }
+  std::atomic<int> runs = 0;
+  pool.parallel_for(10, 1, [&](std::int64_t, std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 10);
+}
+
+TEST(CpuSet, allows_at_least_one) {
+  const CpuSet set = allowed_cpus();
+  EXPECT_GE(set.cores, 1);
+  EXPECT_LE(set.cores, static_cast<int>(set.cpus.size()));
+  EXPECT_EQ(std::set<int>(set.cpus.begin(), set.cpus.end()).size(), set.cpus.size());
+  EXPECT_GE(default_thread_count(), 1);
+  EXPECT_LE(default_thread_count(), set.cores);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  FILE* file = std::fopen(path.c_str(), "w");
+  std::fputs(text.c_str(), file);
+  std::fclose(file);
+}
+
+TEST(CpuSet, reads_quotas_of_both_versions) {
+  testing::TemporaryFolder root;
+  EXPECT_FALSE(cpu_quota(root.path()).has_value());
+  write_file(root.path("proc/self/cgroup"), "0::/a/b\n");
+  write_file(root.path("sys/fs/cgroup/a/b/cpu.max"), "max 100000\n");
+  EXPECT_FALSE(cpu_quota(root.path()).has_value());
+  write_file(root.path("sys/fs/cgroup/a/cpu.max"), "150000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 1.5);
+  write_file(root.path("sys/fs/cgroup/a/b/cpu.max"), "50000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 0.5);
+
+  testing::TemporaryFolder old;
+  write_file(old.path("proc/self/cgroup"), "5:memory:/x\n4:cpu,cpuacct:/x\n");
+  write_file(old.path("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us"), "-1\n");
+  write_file(old.path("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us"), "100000\n");
+  EXPECT_FALSE(cpu_quota(old.path()).has_value());
+  write_file(old.path("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us"), "300000\n");
+  EXPECT_EQ(cpu_quota(old.path()), 3.0);
+}
+
+}  // namespace
+}  // namespace rlx
