@@ -1,5 +1,5 @@
 // The epilogue: the contraction's scalar nodes over a tile of accumulators just stored, a row at a
-// time, a register of columns at a time.
+// time, one or two registers of columns at a time.
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -22,6 +22,10 @@ class TileEpilogue {
     for (const loop::Store& store : contraction_.stores) accesses_.push_back(&store.access);
     batch_dims_ = contraction_.batch_extents.size();
     dims_ = batch_dims_ + contraction_.m_extents.size() + 1;
+    // Two registers at a time: long chains of operations such as erf then overlap.
+    const unsigned wide = 2 * plan_.lanes;
+    const bool cheap_tail = emitter_.machine.masks || plan_.columns % wide == 0;
+    lanes_ = plan_.block_columns % wide == 0 && cheap_tail ? wide : plan_.lanes;
   }
 
   void emit() {
@@ -82,17 +86,17 @@ class TileEpilogue {
     Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(5));
     Value* count = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left,
                                                   builder_.getInt64(plan_.block_columns));
-    Value* lanes = builder_.getInt64(plan_.lanes);
+    Value* lanes = builder_.getInt64(lanes_);
     Value* whole = builder_.CreateMul(builder_.CreateUDiv(count, lanes), lanes);
     if (!plan_.tail()) whole = builder_.getInt64(plan_.block_columns);
-    if (plan_.columns >= plan_.lanes) {
-      emitter_.loop(emitter_.i64(0), whole, plan_.lanes,
+    if (plan_.columns >= lanes_) {
+      emitter_.loop(emitter_.i64(0), whole, lanes_,
                     [&](Value* at) { emit_columns(tile, at, nullptr); });
     }
-    if (plan_.columns % plan_.lanes == 0) return;
+    if (plan_.columns % lanes_ == 0) return;
     emitter_.when(builder_.CreateICmpNE(whole, count), [&] {
       Value* rest = builder_.CreateSub(count, whole);
-      emit_columns(tile, whole, tail_mask(emitter_, rest, plan_.lanes));
+      emit_columns(tile, whole, tail_mask(emitter_, rest, lanes_));
     });
   }
 
@@ -103,7 +107,7 @@ class TileEpilogue {
     point.index.insert(point.index.end(), row_index_.begin(), row_index_.end());
     point.index.push_back(builder_.CreateAdd(part_.argument(5), at));
     point.vector_dim = static_cast<int>(dims_) - 1;
-    point.lanes = plan_.lanes;
+    point.lanes = lanes_;
     point.mask = mask;
     PointExpression expression(emitter_, contraction_.nodes, contraction_.accesses, point,
                                contraction_.error_buffer);
@@ -111,7 +115,7 @@ class TileEpilogue {
     expression.set_addresses({addresses_.data(), loads});
     Value* accumulators =
         emit_load(emitter_, contraction_.accumulator,
-                  bytes_at(tile, builder_.CreateMul(at, builder_.getInt64(bytes))), 1, plan_.lanes);
+                  bytes_at(tile, builder_.CreateMul(at, builder_.getInt64(bytes))), 1, lanes_);
     expression.set_accumulator(accumulators, contraction_.accumulator);
     for (std::size_t i = 0; i < contraction_.stores.size(); ++i) {
       expression.store(contraction_.stores[i], addresses_[loads + i]);
@@ -124,6 +128,7 @@ class TileEpilogue {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::vector<const loop::Access*> accesses_;  ///< loads, then stores
+  unsigned lanes_ = 1;                         ///< columns computed at a time
   std::size_t batch_dims_ = 0, dims_ = 0;
   Values batch_index_, row_index_, bases_;
   std::vector<PartialAddress> addresses_;  ///< as accesses_, in the current row
