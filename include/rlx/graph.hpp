@@ -32,7 +32,7 @@ class Dim {
   /// The number, or -1.
   std::int64_t value() const { return value_; }
   /// "8", "batch", "(batch*2)", "?".
-  std::string text() const { return is_static() ? std::to_string(value_) : text_; }
+  std::string text() const { return text_.empty() ? std::to_string(value_) : text_; }
 
   /// The same number or the same text; unknown dims are never equal.
   bool operator==(const Dim& other) const {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,7 +49,7 @@ struct Constant { Tensor value; };
 struct State { std::string name; DType dtype = DType::f32; Dims dims; };
 /// Inputs: state, value. No result is used; keeps its state's name.
 struct Update { std::string name; };
-/// start + step * index along `axis`.
+/// 0, 1, 2, ... along `axis`.
 struct Iota { DType dtype = DType::i64; Shape shape; std::int64_t axis = 0; };
 
 // ---- elementwise, unary ---------------------------------------------------------------------------
@@ -97,12 +98,15 @@ struct Select {};  ///< (bool condition, a, b)
 struct Prelu {};   ///< (x, slope)
 
 // ---- shape ----------------------------------------------------------------------------------------
-/// Same elements in row-major order. One dim may be -1.
+/// Same elements in row-major order. One dim may be -1: what is left.
 struct Reshape { Shape shape; };
 struct Transpose { Axes perm; };
 /// NumPy's broadcast_to.
 struct Broadcast { Shape shape; };
-/// start, limit, step for every axis; negative steps walk down (limit may then be -1). Already clamped.
+/// start, limit, step for every axis (no steps: ones); negative steps walk down (limit may then be -1). Already
+/// clamped, but slice_end stands for the end of an axis whose dim may still be a symbol: as limit of a positive step,
+/// as start (the last element) of a negative one.
+inline constexpr std::int64_t slice_end = std::numeric_limits<std::int64_t>::max();
 struct Slice { Axes starts, limits, steps; };
 /// Inputs: x, optional scalar fill value. low and high for every axis; negative crops.
 struct Pad { Axes low, high; PadMode mode = PadMode::constant; };

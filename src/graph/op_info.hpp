@@ -105,4 +105,8 @@ const OpInfo* find_op(std::string_view name);
 /// Reference evaluation on concrete tensors: infers, allocates, evaluates (also data-dependent ops).
 Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> inputs);
 
+/// Reference evaluation of a whole graph: `inputs` in the order of its Input nodes, results in the order of its outputs.
+/// Params must have their data; states have no value here. Values are freed after their last use.
+Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, std::span<const Tensor> inputs);
+
 }  // namespace rlx

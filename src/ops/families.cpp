@@ -10,8 +10,8 @@ namespace rlx {
 std::span<const OpInfo* const> all_ops() {
   static const std::vector<const OpInfo*> table = [] {
     std::vector<const OpInfo*> ops;
-    for (const OpList family : {leaf_ops(), unary_ops(), binary_ops(), activation_ops(), shape_ops(), dynamic_shape_ops(), index_ops(),
-                                reduce_ops(), order_ops(), matmul_ops(), conv_ops(), norm_ops(),
+    for (const OpList family : {leaf_ops(), unary_ops(), binary_ops(), activation_ops(), shape_ops(), slice_ops(), pad_ops(), dynamic_shape_ops(), index_ops(), scatter_ops(),
+                                reduce_ops(), order_ops(), selection_ops(), matmul_ops(), conv_ops(), norm_ops(),
                                 attention_ops(), recurrent_ops(), quantize_ops(), resize_ops(),
                                 signal_ops(), random_ops(), control_ops(), linear_algebra_ops()}) {
       ops.insert(ops.end(), family.begin(), family.end());
@@ -68,6 +68,17 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
     }
   }
   return result;
+}
+
+bool is_negative(const Dim& dim) {
+  return !dim.is_static() && dim.text() == std::to_string(dim.value());
+}
+
+Status require_dims(const Shape& shape) {
+  for (const Dim& dim : shape) {
+    if (is_negative(dim)) return bad_input("A dim of a shape must not be negative ({}).", dim.value());
+  }
+  return {};
 }
 
 Status require(bool ok, std::string_view op, std::string_view what, const Type& type) {

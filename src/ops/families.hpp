@@ -14,10 +14,14 @@ OpList unary_ops();
 OpList binary_ops();
 OpList activation_ops();
 OpList shape_ops();
+OpList slice_ops();
+OpList pad_ops();
 OpList dynamic_shape_ops();
 OpList index_ops();
+OpList scatter_ops();
 OpList reduce_ops();
 OpList order_ops();
+OpList selection_ops();
 OpList matmul_ops();
 OpList conv_ops();
 OpList norm_ops();
@@ -36,6 +40,10 @@ Result<std::int64_t> normalize_axis(std::int64_t axis, int rank, const Type& typ
 Result<Axes> normalize_axes(const Axes& axes, int rank, const Type& type);
 /// NumPy's broadcasting of two shapes.
 Result<Shape> broadcast_shapes(const Shape& a, const Shape& b);
+/// A number below 0: no dim of a value, though attributes may say -1.
+bool is_negative(const Dim& dim);
+/// An error where a dim is negative.
+Status require_dims(const Shape& shape);
 /// The rule (if ok) or an error: "The op X takes floats, not i32[2]."
 Status require(bool ok, std::string_view op, std::string_view what, const Type& type);
 

@@ -1,0 +1,9 @@
+// The selection family.
+#include "graph/rules.hpp"
+#include "ops/families.hpp"
+
+namespace rlx {
+
+OpList selection_ops() { return {}; }
+
+}  // namespace rlx
