@@ -10,10 +10,12 @@ namespace rlx {
 std::span<const OpInfo* const> all_ops() {
   static const std::vector<const OpInfo*> table = [] {
     std::vector<const OpInfo*> ops;
-    for (const OpList family : {leaf_ops(), unary_ops(), binary_ops(), activation_ops(), shape_ops(), slice_ops(), pad_ops(), dynamic_shape_ops(), index_ops(), scatter_ops(),
-                                reduce_ops(), order_ops(), selection_ops(), matmul_ops(), conv_ops(), norm_ops(),
-                                attention_ops(), recurrent_ops(), quantize_ops(), resize_ops(),
-                                signal_ops(), random_ops(), control_ops(), linear_algebra_ops()}) {
+    for (const OpList family :
+         {leaf_ops(),   unary_ops(),     binary_ops(),        activation_ops(),    shape_ops(),
+          slice_ops(),  pad_ops(),       dynamic_shape_ops(), index_ops(),         scatter_ops(),
+          reduce_ops(), order_ops(),     selection_ops(),     matmul_ops(),        conv_ops(),
+          norm_ops(),   attention_ops(), recurrent_ops(),     quantize_ops(),      resize_ops(),
+          signal_ops(), random_ops(),    control_ops(),       linear_algebra_ops()}) {
       ops.insert(ops.end(), family.begin(), family.end());
     }
     return ops;
@@ -23,7 +25,8 @@ std::span<const OpInfo* const> all_ops() {
 
 const OpInfo* find_op(std::string_view name) {
   const auto ops = all_ops();
-  const auto found = std::find_if(ops.begin(), ops.end(), [&](const OpInfo* info) { return info->name == name; });
+  const auto found =
+      std::find_if(ops.begin(), ops.end(), [&](const OpInfo* info) { return info->name == name; });
   return found == ops.end() ? nullptr : *found;
 }
 
@@ -45,7 +48,8 @@ Result<Axes> normalize_axes(const Axes& axes, int rank, const Type& type) {
   }
   std::sort(result.begin(), result.end());
   const auto twice = std::adjacent_find(result.begin(), result.end());
-  if (twice != result.end()) return bad_input("Axis ({}) of {} is named twice.", *twice, type.text());
+  if (twice != result.end())
+    return bad_input("Axis ({}) of {} is named twice.", *twice, type.text());
   return result;
 }
 
@@ -61,8 +65,9 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
     } else if (y == one || x == y) {
       result[i] = x;
     } else if (!compatible(x, y)) {
-      return bad_input("Shapes {} and {} do not broadcast: dim ({}) against ({}).", Type{DType::f32, a}.text().substr(3),
-                       Type{DType::f32, b}.text().substr(3), x.text(), y.text());
+      return bad_input("Shapes {} and {} do not broadcast: dim ({}) against ({}).",
+                       Type{DType::f32, a}.text().substr(3), Type{DType::f32, b}.text().substr(3),
+                       x.text(), y.text());
     } else {
       result[i] = x.is_static() ? x : y;
     }
@@ -76,7 +81,8 @@ bool is_negative(const Dim& dim) {
 
 Status require_dims(const Shape& shape) {
   for (const Dim& dim : shape) {
-    if (is_negative(dim)) return bad_input("A dim of a shape must not be negative ({}).", dim.value());
+    if (is_negative(dim))
+      return bad_input("A dim of a shape must not be negative ({}).", dim.value());
   }
   return {};
 }

@@ -52,8 +52,8 @@ inline std::vector<std::string> inferred(const Op& op, const std::vector<Type>& 
   std::vector<const Type*> pointers;
   for (const Type& type : types) pointers.push_back(&type);
   std::vector<std::string> texts;
-  for (const Type& type : op.info().infer(op.attributes(), InferArgs{pointers}).value())
-    texts.push_back(type.text());
+  const std::vector<Type> results = op.info().infer(op.attributes(), InferArgs{pointers}).value();
+  for (const Type& type : results) texts.push_back(type.text());
   return texts;
 }
 
