@@ -1,0 +1,142 @@
+"""Writes numpy_answers.hpp: results that NumPy and ONNX's reference evaluator give for patterned operands.
+
+Needs numpy, onnx and onnxruntime. Run from this folder: python numpy_answers.py"""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+answers = []
+
+
+def pattern(dims, seed, dtype=np.float32, offset=0):
+    """The operands of numeric.hpp."""
+    whole = (37 * np.arange(int(np.prod(dims)), dtype=np.int64) + 11 * seed) % 23 - 11
+    values = whole + offset if np.issubdtype(dtype, np.integer) else whole / 8
+    return values.astype(dtype).reshape(dims)
+
+
+def text(value):
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return f"{value:.9g}"
+
+
+def answer(name, *arrays):
+    """One constant {dims, values} for each result."""
+    for i, array in enumerate(arrays):
+        suffix = f"_{i}" if len(arrays) > 1 else ""
+        dims = ", ".join(str(d) for d in array.shape)
+        flat = np.asarray(array)
+        if np.iscomplexobj(flat):
+            flat = np.stack([flat.real, flat.imag], axis=-1)
+        words, lines = [text(v) for v in flat.astype(np.float64).ravel()], [""]
+        for word in words:
+            if len(lines[-1]) + len(word) > 92:
+                lines.append("")
+            lines[-1] += word + ", "
+        body = "\n    ".join(line.strip() for line in lines)
+        answers.append(f"inline const Answer {name}{suffix}{{{{{dims}}}, {{\n    {body}}}}};")
+
+
+def onnx_answer(name, op, inputs, outputs=1, opset=21, reference=False, **attributes):
+    """What ONNX Runtime (or ONNX's reference evaluator) gives for one node."""
+    names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
+    inputs = [None if v is None else np.asarray(v) for v in inputs]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in zip(names, inputs)
+        if v is not None
+    ]
+    results = [f"o{k}" for k in range(outputs)]
+    node = helper.make_node(op, names, results, **attributes)
+    output_infos = [helper.make_empty_tensor_value_info(r) for r in results]
+    graph = helper.make_graph([node], "one", infos, output_infos)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    feeds = {n: v for n, v in zip(names, inputs) if v is not None}
+    if reference:
+        from onnx.reference import ReferenceEvaluator
+
+        values = ReferenceEvaluator(model).run(None, feeds)
+    else:
+        model = onnx.shape_inference.infer_shapes(model)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        values = session.run(None, feeds)
+    answer(name, *values)
+
+
+def contractions():
+    a, b = pattern((2, 3, 4), 1), pattern((2, 4, 5), 2)
+    answer("batched_matmul", a @ b)
+    answer("outer_axes", np.einsum("kmb,bkn->bmn", pattern((3, 4, 2), 1), pattern((2, 3, 5), 2)))
+    u, i = pattern((2, 3, 4), 1, np.uint8, 100), pattern((4, 5), 2, np.int8, 3)
+    onnx_answer("integer_matmul", "MatMulInteger", [u, i, np.uint8(97), np.int8(4)])
+    rows, columns = pattern((3,), 3, np.int64, 97), pattern((5,), 4, np.int64, 2)
+    exact = (u[0].astype(np.int64) - rows[:, None]) @ (i.astype(np.int64) - columns)
+    answer("integer_matmul_by_row", exact)
+
+
+def convolutions():
+    x, w, b = pattern((2, 4, 6, 5), 1), pattern((6, 2, 3, 2), 2), pattern((6,), 3)
+    onnx_answer("conv_grouped", "Conv", [x, w, b], group=2, strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])
+    onnx_answer("conv_line", "Conv", [pattern((1, 2, 9), 1), pattern((3, 2, 3), 2)], strides=[2], pads=[1, 1])
+    volume, kernel = pattern((1, 2, 3, 4, 4), 1), pattern((2, 2, 2, 2, 3), 2)
+    onnx_answer("conv_volume", "Conv", [volume, kernel], pads=[0, 1, 1, 1, 0, 0])
+    up, weights = pattern((1, 4, 3, 4), 1), pattern((4, 3, 3, 2), 2)
+    onnx_answer("conv_transposed", "ConvTranspose", [up, weights], group=2, strides=[2, 3], pads=[1, 0, 0, 1],
+                dilations=[1, 2], output_padding=[1, 0])
+    u, i = pattern((1, 2, 4, 4), 1, np.uint8, 100), pattern((3, 2, 2, 2), 2, np.uint8, 20)
+    onnx_answer("conv_integer", "ConvInteger", [u, i, np.uint8(97), np.uint8(19)], pads=[1, 0, 0, 1])
+
+
+def pools():
+    x = pattern((1, 2, 6, 5), 1)
+    window = dict(kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1])
+    onnx_answer("max_pool", "MaxPool", [x], outputs=2, **window)
+    onnx_answer("max_pool_columns", "MaxPool", [x], outputs=2, storage_order=1, **window)
+    onnx_answer("mean_pool", "AveragePool", [x], **window)
+    onnx_answer("mean_pool_padded", "AveragePool", [x], count_include_pad=1, **window)
+    onnx_answer("mean_pool_hanging", "AveragePool", [pattern((1, 1, 8), 2)], count_include_pad=1, ceil_mode=1,
+                kernel_shape=[3], strides=[2], pads=[1, 0])
+
+
+def norms():
+    x = pattern((2, 4, 5), 1)
+    onnx_answer("softmax", "Softmax", [x], axis=1)
+    onnx_answer("log_softmax", "LogSoftmax", [x], axis=-1)
+    onnx_answer("hardmax", "Hardmax", [x], axis=1)
+    scale, bias = pattern((4, 5), 2), pattern((4, 5), 3)
+    onnx_answer("layer_norm", "LayerNormalization", [x, scale, bias], axis=1, epsilon=1e-3)
+    square = np.mean(x * x, axis=-1, keepdims=True)
+    answer("rms_norm", x / np.sqrt(square + 1e-3) * scale[0])
+    c, d = pattern((4,), 2), pattern((4,), 3)
+    onnx_answer("group_norm", "GroupNormalization", [x, c, d], num_groups=2, epsilon=1e-3, reference=True)
+    onnx_answer("instance_norm", "InstanceNormalization", [x, c, d], epsilon=1e-3)
+    variance = np.array([0.25, 1.25, 0.75, 1], np.float32)
+    onnx_answer("batch_norm", "BatchNormalization", [x, c, d, pattern((4,), 4), variance], epsilon=1e-3)
+    onnx_answer("lp_norm", "LpNormalization", [x], axis=1, p=1)
+    onnx_answer("lrn", "LRN", [x[..., None]], size=3, alpha=0.5, beta=0.6, bias=1.5)
+
+
+for family in (contractions, convolutions, pools, norms):
+    family()
+
+HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
+// clang-format off
+#pragma once
+
+#include <cmath>
+
+#include "ops/numeric.hpp"
+
+namespace rlx::testing::numpy {
+
+"""
+
+with open("numpy_answers.hpp", "w") as file:
+    file.write(HEADER + "\n".join(answers) + "\n\n}  // namespace rlx::testing::numpy\n")
