@@ -30,7 +30,37 @@ void scale_and_shift(std::vector<double>& values, std::span<const std::int64_t> 
   apply(bias, [](double& value, double amount) { value += amount; });
 }
 
+Value per_channel(Value x, int ones) {
+  Shape shape{x.shape()[0]};
+  shape.insert(shape.end(), ones, Dim(1));
+  return reshape(x, std::move(shape));
+}
+
 namespace {
+
+// (x - mean) / sqrt(mean((x - mean)^2) + epsilon), in two passes
+Value standardized(Value x, const Axes& axes, double epsilon) {
+  const Value centred = x - mean(x, axes, true);
+  const Value variance = mean(centred * centred, axes, true);
+  return centred * rsqrt(variance + x.graph().constant(x.dtype(), epsilon));
+}
+
+Axes axes_between(std::int64_t first, std::int64_t last) {
+  Axes axes;
+  for (std::int64_t axis = first; axis < last; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+// x * scale + bias, either left out.
+Value scaled(Value x, Value scale, Value bias) {
+  if (scale) x = x * cast(scale, x.dtype());
+  if (bias) x = x + cast(bias, x.dtype());
+  return x;
+}
+
+Value optional_input(std::span<const Value> inputs, std::size_t i) {
+  return i < inputs.size() ? inputs[i] : Value();
+}
 
 const TensorView* operand(const EvalArgs& args, int i) {
   return args.has(i) ? &args.in(i) : nullptr;
@@ -125,6 +155,13 @@ struct Rules<op::LayerNorm> : TrailingNorm<op::LayerNorm> {
   static constexpr std::string_view name = "layer_norm";
   static constexpr Arity arity{1, 3};
   static void row(std::vector<double>& row, double epsilon) { standardize(row, epsilon); }
+  static Values body(const op::LayerNorm& a, Graph&, std::span<const Value> inputs) {
+    const int rank = inputs[0].rank();
+    const Value x = standardized(
+        widened(inputs[0]), axes_between(a.axis < 0 ? a.axis + rank : a.axis, rank), a.epsilon);
+    return {
+        cast(scaled(x, optional_input(inputs, 1), optional_input(inputs, 2)), inputs[0].dtype())};
+  }
   static OpCost cost(const op::LayerNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     return cost_per_element(8, inputs, results);
@@ -152,6 +189,12 @@ struct Rules<op::RmsNorm> : TrailingNorm<op::RmsNorm> {
     square /= static_cast<double>(row.size());
     for (double& value : row) value /= std::sqrt(square + epsilon);
   }
+  static Values body(const op::RmsNorm& a, Graph& graph, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const Axes axes = axes_between(a.axis < 0 ? a.axis + x.rank() : a.axis, x.rank());
+    const Value square = mean(x * x, axes, true) + graph.constant(x.dtype(), a.epsilon);
+    return {cast(scaled(x * rsqrt(square), optional_input(inputs, 1), {}), inputs[0].dtype())};
+  }
   static OpCost cost(const op::RmsNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     return cost_per_element(5, inputs, results);
@@ -178,6 +221,17 @@ struct Rules<op::GroupNorm> {
   }
   static Status eval(const op::GroupNorm& a, const EvalArgs& args) {
     return evaluate_group_norm(a.groups, a.epsilon, args);
+  }
+  static Values body(const op::GroupNorm& a, Graph&, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    Shape grouped{x.shape()[0], Dim(a.groups), floor_div(x.shape()[1], Dim(a.groups))};
+    grouped.insert(grouped.end(), x.shape().begin() + 2, x.shape().end());
+    const Value rows = reshape(x, grouped);
+    const Value normal =
+        reshape(standardized(rows, axes_between(2, rows.rank()), a.epsilon), x.shape());
+    const int ones = x.rank() - 2;
+    return {cast(scaled(normal, per_channel(inputs[1], ones), per_channel(inputs[2], ones)),
+                 inputs[0].dtype())};
   }
   static OpCost cost(const op::GroupNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -210,6 +264,13 @@ struct Rules<op::InstanceNorm> {
   }
   static Status eval(const op::InstanceNorm& a, const EvalArgs& args) {
     return evaluate_group_norm(args.in(0).dims[1], a.epsilon, args);
+  }
+  static Values body(const op::InstanceNorm& a, Graph&, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const int ones = x.rank() - 2;
+    const Value normal = standardized(x, axes_between(2, x.rank()), a.epsilon);
+    return {cast(scaled(normal, per_channel(inputs[1], ones), per_channel(inputs[2], ones)),
+                 inputs[0].dtype())};
   }
   static OpCost cost(const op::InstanceNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -251,6 +312,15 @@ struct Rules<op::BatchNorm> {
     }
     store_all<double>(args.out(0), values);
     return {};
+  }
+  // One multiplication and one addition for each element; the factors depend on the params alone.
+  static Values body(const op::BatchNorm& a, Graph& graph, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const auto wide = [&](int i) { return cast(inputs[i], x.dtype()); };
+    const Value factor = wide(1) * rsqrt(wide(4) + graph.constant(x.dtype(), a.epsilon));
+    const Value shift = wide(2) - wide(3) * factor;
+    const int ones = x.rank() - 2;
+    return {cast(x * per_channel(factor, ones) + per_channel(shift, ones), inputs[0].dtype())};
   }
   static OpCost cost(const op::BatchNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -303,6 +373,12 @@ struct Rules<op::LpNorm> {
     store_all<double>(args.out(0), values);
     return {};
   }
+  static Values body(const op::LpNorm& a, Graph& graph, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const Value norm = a.p == 1 ? sum(abs(x), {a.axis}, true) : sqrt(sum(x * x, {a.axis}, true));
+    const Value zero = graph.constant(x.dtype(), 0), one = graph.constant(x.dtype(), 1);
+    return {cast(x / select(equal(norm, zero), one, norm), inputs[0].dtype())};
+  }
   static OpCost cost(const op::LpNorm&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     return cost_per_element(3, inputs, results);
@@ -348,6 +424,21 @@ struct Rules<op::LocalResponseNorm> {
     });
     store_all<double>(args.out(0), values);
     return {};
+  }
+  // The window slides over [N, 1, C, rest].
+  static Values body(const Lrn& a, Graph& graph, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    Dim rest = 1;
+    for (int i = 2; i < x.rank(); ++i) rest = rest * x.shape()[i];
+    const Value squares = reshape(x * x, {x.shape()[0], 1, x.shape()[1], rest});
+    const op::WindowReduce window{.kind = Reduction::sum,
+                                  .window = {a.size, 1},
+                                  .pad_low = {(a.size - 1) / 2, 0},
+                                  .pad_high = {a.size / 2, 0}};
+    const Value sums = reshape(graph.add_one(window, {squares}), x.shape());
+    const auto constant = [&](double value) { return graph.constant(x.dtype(), value); };
+    const Value base = constant(a.bias) + constant(a.alpha / static_cast<double>(a.size)) * sums;
+    return {cast(x * pow(base, constant(-a.beta)), inputs[0].dtype())};
   }
   static OpCost cost(const Lrn& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {

@@ -44,10 +44,8 @@ void scale_and_shift(std::vector<double>& values, std::span<const std::int64_t> 
                      const TensorView* scale, std::span<const std::int64_t> scale_dims,
                      const TensorView* bias);
 
-/// f16 and bf16 cast to f32, other floats as they are.
-Value widened(Value x);
-/// Cast to the dtype unless it has it.
-Value as_dtype(Value x, DType dtype);
+/// Narrow floats cast to f32, others as they are.
+inline Value widened(Value x) { return cast(x, wide_dtype(x.dtype())); }
 /// A [C] operand reshaped to [C, 1, ...] with `ones` ones.
 Value per_channel(Value x, int ones);
 

@@ -57,6 +57,11 @@ struct Rules<op::Softmax> : AxisRules<op::Softmax> {
     for (double& value : row) sum += value = std::exp(value - max);
     for (double& value : row) value /= sum;
   }
+  static Values body(const op::Softmax& a, Graph&, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const Value powers = exp(x - max_over(x, {a.axis}, true));
+    return {cast(powers / sum(powers, {a.axis}, true), inputs[0].dtype())};
+  }
   static OpCost cost(const op::Softmax&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     return cost_per_element(5, inputs, results);
@@ -73,6 +78,11 @@ struct Rules<op::LogSoftmax> : AxisRules<op::LogSoftmax> {
     double sum = 0;
     for (const double value : row) sum += std::exp(value - max);
     for (double& value : row) value = value - max - std::log(sum);
+  }
+  static Values body(const op::LogSoftmax& a, Graph&, std::span<const Value> inputs) {
+    const Value x = widened(inputs[0]);
+    const Value shifted = x - max_over(x, {a.axis}, true);
+    return {cast(shifted - log(sum(exp(shifted), {a.axis}, true)), inputs[0].dtype())};
   }
   static OpCost cost(const op::LogSoftmax&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -92,6 +102,15 @@ struct Rules<op::Hardmax> : AxisRules<op::Hardmax> {
     const auto position = best - row.begin();
     std::fill(row.begin(), row.end(), 0.0);
     row[position] = 1;
+  }
+  static Values body(const op::Hardmax& a, Graph& graph, std::span<const Value> inputs) {
+    const Value x = inputs[0];
+    const std::int64_t axis = a.axis < 0 ? a.axis + x.rank() : a.axis;
+    const Value best =
+        graph.add_one(op::ArgReduce{.max = true, .axis = axis, .keep_dims = true}, {x});
+    Shape line(x.rank(), Dim(1));
+    line[axis] = x.shape()[axis];
+    return {cast(equal(graph.add_one(op::Iota{i64, line, axis}, {}), best), x.dtype())};
   }
   static OpCost cost(const op::Hardmax&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
