@@ -16,33 +16,32 @@ using rlx::ScalarOp;
 using rlx::codegen::CodeLibrary;
 using Clock = std::chrono::steady_clock;
 
-/// out = tanh(x * scale + b): kernels that differ by their scale.
+/// C = tanh(A * B) with A [16 + i, 384] and a packed B [384, 384].
 rlx::loop::Kernel kernel_number(int i) {
-  rlx::loop::Nest nest;
-  nest.extents = {128, 384};
-  nest.parallel_dims = 2;
-  nest.accesses.resize(2);
-  nest.accesses[0].strides = {384, 1};
-  nest.accesses[1].buffer = 1;
-  nest.accesses[1].strides = {0, 1};
-  nest.nodes.resize(6);
-  nest.nodes[0].op = nest.nodes[3].op = ScalarOp::load;
-  nest.nodes[0].index = 0;
-  nest.nodes[3].index = 1;
-  nest.nodes[1].value = 1.0 + i;
-  nest.nodes[2] = {.op = ScalarOp::mul, .a = 0, .b = 1};
-  nest.nodes[4] = {.op = ScalarOp::add, .a = 2, .b = 3};
-  nest.nodes[5] = {.op = ScalarOp::tanh, .a = 4};
-  nest.stores.resize(1);
-  nest.stores[0].access.buffer = 2;
-  nest.stores[0].access.strides = {384, 1};
-  nest.stores[0].node = 5;
+  const std::int64_t rows = 16 + i, width = 384;
+  rlx::loop::Contraction body;
+  body.m_extents = {rows};
+  body.k_extents = {width};
+  body.n = width;
+  body.a_m_strides = {width};
+  body.a_k_strides = {1};
+  body.b_buffer = 1;
+  body.b_packed = true;
+  body.panel_width = 48;
+  body.nodes.resize(2);
+  body.nodes[0].op = ScalarOp::accumulator;
+  body.nodes[1].op = ScalarOp::tanh;
+  body.nodes[1].a = 0;
+  body.stores.resize(1);
+  body.stores[0].access.buffer = 2;
+  body.stores[0].access.strides = {width, 1};
+  body.stores[0].node = 1;
   rlx::loop::Kernel kernel;
   kernel.buffers.resize(3);
-  kernel.buffers[0].elements = kernel.buffers[2].elements = std::int64_t{128} * 384;
-  kernel.buffers[1].elements = 384;
+  kernel.buffers[0].elements = kernel.buffers[2].elements = rows * width;
+  kernel.buffers[1].elements = width * width;
   kernel.buffers[2].written = true;
-  kernel.body = nest;
+  kernel.body = body;
   return kernel;
 }
 
