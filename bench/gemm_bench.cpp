@@ -2,42 +2,15 @@
 // Usage: gemm_bench [text that the shapes' names must hold]
 #include "gemm_bench.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <random>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "codegen/generator_source.hpp"
-#include "codegen/host_target.hpp"
-#include "codegen/object_loader.hpp"
 #include "codegen/pack.hpp"
+#include "gemm_harness.hpp"
 
 namespace {
 
 using namespace rlx;
 using bench::GemmShape;
-using Clock = std::chrono::steady_clock;
-
-struct AlignedFree {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<float, AlignedFree>;
-
-/// Normal noise, on a page of its own.
-Memory noise(std::int64_t elements) {
-  const std::size_t bytes = static_cast<std::size_t>(elements * 4 + 4095) / 4096 * 4096;
-  Memory memory(static_cast<float*>(std::aligned_alloc(4096, bytes)));
-  std::mt19937 generator(7);
-  std::normal_distribution<float> normal;
-  for (std::int64_t i = 0; i < elements; ++i) memory.get()[i] = normal(generator);
-  return memory;
-}
+using bench::Memory;
+using bench::noise;
 
 /// y = gelu(sum + bias) = z * (0.5 + 0.5 * erf(z / sqrt 2)), or the sum alone.
 loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& layout) {
@@ -77,65 +50,64 @@ loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& la
   return kernel;
 }
 
-/// Seconds of one call, the median of `rounds` batches that last a millisecond or more.
-template <class Call>
-double seconds_of(const Call& call, int batch) {
-  const auto start = Clock::now();
-  for (int i = 0; i < batch; ++i) call();
-  return std::chrono::duration<double>(Clock::now() - start).count() / batch;
-}
-
-double median(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-void measure(const codegen::CodeGenerator& generator, const codegen::Target& target,
-             const GemmShape& shape) {
+void measure_gemm(const codegen::CodeGenerator& generator, const codegen::Target& target,
+                  const GemmShape& shape) {
   const auto layout = codegen::choose_packed_layout(shape.n, shape.k, f32, target);
-  const loop::Kernel kernel = gemm_kernel(shape, layout);
-  double compile_ms = 1e9;
-  codegen::KernelCode code;
-  for (int i = 0; i < 3; ++i) {
-    const auto start = Clock::now();
-    code = generator.generate(kernel, target).value();
-    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
-    compile_ms = std::min(compile_ms, took.count());
-  }
-  const auto image = codegen::ObjectImage::load(code.object).value();
-  const auto run = reinterpret_cast<codegen::KernelFunction>(image.symbol(code.symbol));
-
-  Memory a = noise(shape.m * shape.k), b = noise(shape.k * shape.n), c = noise(shape.m * shape.n);
-  Memory bias = noise(shape.n), packed = noise(layout.elements()), peer = noise(shape.m * shape.n);
-  Memory scratch = noise(code.scratch_bytes / 4 + 16);
-  codegen::pack({.data = b.get(), .k_extents = {shape.k}, .k_strides = {shape.n}}, layout,
-                packed.get());
+  const Memory a = noise(shape.m * shape.k), b = noise(shape.k * shape.n), bias = noise(shape.n);
+  const Memory c = noise(shape.m * shape.n), peer = noise(shape.m * shape.n);
+  const Memory packed = noise(layout.elements());
+  codegen::PackSource source;
+  source.data = b.get();
+  source.k_extents = {shape.k};
+  source.k_strides = {shape.n};
+  codegen::pack(source, layout, packed.get());
   void* buffers[] = {a.get(), packed.get(), c.get(), bias.get()};
-  const auto ours = [&] { run(buffers, 0, code.work_items, scratch.get()); };
-  std::function<void()> theirs;
+  bench::Measurement measurement;
+  measurement.name = shape.name;
+  measurement.operations = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
+  measurement.kernel = gemm_kernel(shape, layout);
+  measurement.buffers = buffers;
 #ifdef RLX_BENCH_DNNL
-  theirs = bench::dnnl_gemm(shape, a.get(), b.get(), bias.get(), peer.get());
+  measurement.peer = bench::dnnl_gemm(shape, a.get(), b.get(), bias.get(), peer.get());
+  measurement.peer_result = peer.get();
 #endif
-  ours();
-  const int batch = std::max(1, static_cast<int>(0.002 / seconds_of(ours, 1)));
-  std::vector<double> our_times, their_times;
-  for (int round = 0; round < 41; ++round) {
-    our_times.push_back(seconds_of(ours, batch));
-    if (theirs) their_times.push_back(seconds_of(theirs, batch));
-  }
-  const double flop = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
-  const double mine = flop / median(our_times) * 1e-9;
-  fmt::print("{:<28} {:7.1f} GFLOP/s  {:9.1f} us  compile {:5.2f} ms  {:6} B", shape.name, mine,
-             flop / mine * 1e-3, compile_ms, code.object.size());
-  if (theirs) {
-    const double other = flop / median(their_times) * 1e-9;
-    double worst = 0;
-    for (std::int64_t i = 0; i < shape.m * shape.n; ++i) {
-      worst = std::max(worst, std::abs(double{c.get()[i]} - double{peer.get()[i]}));
-    }
-    fmt::print("  oneDNN {:7.1f}  ratio {:5.3f}  difference {:.1e}", other, mine / other, worst);
-  }
-  fmt::print("\n");
+  bench::measure(generator, target, measurement);
+}
+
+/// Twelve heads of 128 x 128 with 64 channels, channels of all heads side by side in memory:
+/// scores = Q * K^T, or values = scores * V; B is not packed.
+void measure_attention(const codegen::CodeGenerator& generator, const codegen::Target& target,
+                       bool scores) {
+  constexpr std::int64_t heads = 12, length = 128, depth = 64, line = heads * depth;
+  loop::Contraction c;
+  c.batch_extents = {heads};
+  c.m_extents = {length};
+  c.k_extents = {scores ? depth : length};
+  c.n = scores ? length : depth;
+  c.a_batch_strides = {scores ? depth : length * length};
+  c.a_m_strides = {scores ? line : length};
+  c.a_k_strides = {1};
+  c.b_buffer = 1;
+  c.b_batch_strides = {depth};
+  c.b_k_strides = {scores ? 1 : line};
+  c.b_n_stride = scores ? line : 1;
+  c.nodes.push_back({.op = ScalarOp::accumulator});
+  const std::vector<std::int64_t> strides =
+      scores ? std::vector<std::int64_t>{length * length, length, 1}
+             : std::vector<std::int64_t>{depth, line, 1};
+  c.stores.push_back({loop::Access{2, 0, strides, {}, {}, 0}, 0});
+  constexpr std::int64_t square = heads * length * length, flat = length * line;
+  bench::Measurement measurement;
+  measurement.name = scores ? "QK^T 12x128x128x64" : "PV 12x128x64x128";
+  measurement.operations = 2.0 * square * depth;
+  measurement.kernel.buffers = {{f32, scores ? flat : square, false},
+                                {f32, flat, false},
+                                {f32, scores ? square : flat, true}};
+  measurement.kernel.body = std::move(c);
+  const Memory a = noise(square), b = noise(flat), result = noise(square);
+  void* buffers[] = {a.get(), b.get(), result.get()};
+  measurement.buffers = buffers;
+  bench::measure(generator, target, measurement);
 }
 
 constexpr GemmShape shapes[] = {
@@ -153,21 +125,13 @@ constexpr GemmShape shapes[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // The peer must use one thread as we do, and OpenMP reads this before main.
-  if (!std::getenv("OMP_NUM_THREADS")) {
-    setenv("OMP_NUM_THREADS", "1", 1);
-    execv("/proc/self/exe", argv);
-  }
-  const auto opened = codegen::GeneratorSource::find().open();
-  if (!opened) {
-    fmt::print(stderr, "{}\n", opened.error().message);
-    return 4;
-  }
-  const codegen::CodeGenerator& generator = **opened;
-  const codegen::Target target = codegen::host_target().value();
-  for (const GemmShape& shape : shapes) {
-    if (argc > 1 && std::string(shape.name).find(argv[1]) == std::string::npos) continue;
-    measure(generator, target, shape);
-  }
-  return 0;
+  return bench::run_benchmark(argv, [&](const auto& generator, const auto& target) {
+    for (const GemmShape& shape : shapes) {
+      if (argc > 1 && std::string(shape.name).find(argv[1]) == std::string::npos) continue;
+      measure_gemm(generator, target, shape);
+    }
+    if (argc > 1) return;
+    measure_attention(generator, target, true);
+    measure_attention(generator, target, false);
+  });
 }

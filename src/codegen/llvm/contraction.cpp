@@ -51,20 +51,17 @@ std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Inte
   llvm::IRBuilder<>& builder = emitter.builder;
   std::int64_t total = 1;
   for (std::int64_t extent : extents) total *= extent;
-  Values coordinates(extents.size(), builder.getInt64(0));
+  llvm::Type* type = linear->getType();
+  Values coordinates(extents.size(), linear);
+  if (extents.size() < 2) return coordinates;
   // Division by constants costs half as much on 32 bits.
-  const bool narrow = total < (std::int64_t{1} << 31);
-  llvm::Type* type = narrow ? builder.getInt32Ty() : builder.getInt64Ty();
-  Value* rest = extents.size() > 1 ? builder.CreateZExtOrTrunc(linear, type) : linear;
+  if (total < (std::int64_t{1} << 31)) type = type->getWithNewBitWidth(32);
+  Value* rest = builder.CreateZExtOrTrunc(linear, type);
   for (std::size_t i = extents.size(); i-- > 0;) {
-    if (i == 0) {
-      coordinates[i] = rest;
-    } else {
-      auto* extent = llvm::ConstantInt::get(type, extents[i]);
-      coordinates[i] = builder.CreateURem(rest, extent);
-      rest = builder.CreateUDiv(rest, extent);
-    }
-    coordinates[i] = builder.CreateZExt(coordinates[i], builder.getInt64Ty());
+    auto* extent = llvm::ConstantInt::get(type, extents[i]);
+    coordinates[i] = i == 0 ? rest : builder.CreateURem(rest, extent);
+    if (i > 0) rest = builder.CreateUDiv(rest, extent);
+    coordinates[i] = builder.CreateZExt(coordinates[i], linear->getType());
   }
   return coordinates;
 }
@@ -73,12 +70,16 @@ std::vector<Value*> emit_linear_sums(Emitter& emitter, Value* linear, const Inte
                                      const std::vector<Integers>& steps, const Integers& starts) {
   llvm::IRBuilder<>& builder = emitter.builder;
   const Values coordinates = emit_coordinates(emitter, linear, extents);
+  const auto constant = [&](std::int64_t value) {
+    return llvm::ConstantInt::get(linear->getType(), static_cast<std::uint64_t>(value), true);
+  };
   Values sums;
   for (std::size_t s = 0; s < steps.size(); ++s) {
-    Value* sum = builder.getInt64(starts[s]);
+    Value* sum = constant(starts[s]);
     for (std::size_t i = 0; i < extents.size(); ++i) {
       if (steps[s][i] == 0) continue;
-      Value* part = builder.CreateMul(coordinates[i], builder.getInt64(steps[s][i]));
+      Value* part = steps[s][i] == 1 ? coordinates[i]
+                                     : builder.CreateMul(coordinates[i], constant(steps[s][i]));
       sum = builder.CreateAdd(part, sum);
     }
     sums.push_back(sum);

@@ -46,11 +46,11 @@ class PartFunction {
   Emitter emitter_;
 };
 
-/// The row-major coordinates of `linear` (i64, below the product) in extents.
+/// The row-major coordinates of `linear` (i64 or a vector of i64, below the product) in extents.
 std::vector<llvm::Value*> emit_coordinates(Emitter& emitter, llvm::Value* linear,
                                            const std::vector<std::int64_t>& extents);
 
-/// sum(coordinate i * step(dims[i])) for the row-major coordinates of `linear` (i64) in dims, one
+/// sum(coordinate i * step i) for the row-major coordinates of `linear` in extents, one
 /// sum for each of `steps` (lists of one step a dim), plus that list's start.
 std::vector<llvm::Value*> emit_linear_sums(Emitter& emitter, llvm::Value* linear,
                                            const std::vector<std::int64_t>& extents,

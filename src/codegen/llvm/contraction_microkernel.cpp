@@ -1,7 +1,7 @@
 // The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
 // outer tap. Rows whose taps may fall outside of A read a line of zeros there.
 #include <algorithm>
-#include <numeric>
+#include <bit>
 
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
@@ -69,46 +69,80 @@ class RowBlock {
     }
   }
 
-  /// Pointers to the rows of A (one, where the distance between rows is constant), and each row's
-  /// part of each guard.
+  /// Where the rows of A begin: one pointer, where the distance between rows is constant, else a
+  /// vector of addresses; and each row's part of each guard. Vectors keep this code short.
   void emit_rows() {
-    Integers guard_starts;
-    for (const GuardBounds& guard : plan_.guards) guard_starts.push_back(guard.offset);
-    Values batch_guards;
-    {
-      std::vector<Integers> steps;
-      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
-        Integers list;
-        for (const AddressDim& dim : plan_.batch) list.push_back(dim.guards[g]);
-        steps.push_back(list);
-      }
-      batch_guards = emit_linear_sums(emitter_, part_.argument(2), extents_of(plan_.batch), steps,
-                                      guard_starts);
-    }
     Integers a_steps;
     for (const AddressDim& dim : plan_.m) a_steps.push_back(dim.a * a_bytes_);
-    std::vector<Integers> steps{a_steps};
-    for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
-      Integers list;
-      for (const AddressDim& dim : plan_.m) list.push_back(dim.guards[g]);
-      steps.push_back(list);
-    }
-    const bool one_pointer = plan_.uniform_rows && plan_.guards.empty();
-    for (std::int64_t r = 0; r < (one_pointer ? 1 : rows_); ++r) {
-      Value* row =
-          r == 0 ? part_.argument(3) : builder_.CreateAdd(part_.argument(3), builder_.getInt64(r));
-      Values sums =
-          emit_linear_sums(emitter_, row, extents_of(plan_.m), steps, Integers(steps.size(), 0));
-      row_pointers_.push_back(bytes_at(part_.argument(0), sums[0]));
-      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
-        sums[g + 1] = builder_.CreateAdd(sums[g + 1], batch_guards[g]);
-      }
-      row_guards_.emplace_back(sums.begin() + 1, sums.end());
-    }
-    if (one_pointer) {
+    if (plan_.uniform_rows && plan_.guards.empty()) {
+      Value* offset =
+          emit_linear_sums(emitter_, part_.argument(3), extents_of(plan_.m), {a_steps}, {0})[0];
+      row_pointers_ = {bytes_at(part_.argument(0), offset)};
       const std::int64_t distance = plan_.m.empty() ? 0 : plan_.m[0].a * a_bytes_;
       for (std::int64_t r = 0; r < rows_; ++r) row_distances_.push_back(r * distance);
+      return;
     }
+    Integers guard_starts;
+    for (const GuardBounds& guard : plan_.guards) guard_starts.push_back(guard.offset);
+    const Values batch_guards =
+        emit_linear_sums(emitter_, part_.argument(2), extents_of(plan_.batch),
+                         guard_steps(plan_.batch), guard_starts);
+    std::vector<Integers> steps = guard_steps(plan_.m);
+    steps.insert(steps.begin(), a_steps);
+    const Values sums = emit_linear_sums(emitter_, row_numbers(), extents_of(plan_.m), steps,
+                                         Integers(steps.size(), 0));
+    Value* base = builder_.CreatePtrToInt(part_.argument(0), builder_.getInt64Ty());
+    row_addresses_ = builder_.CreateAdd(sums[0], across_rows(base));
+    for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+      row_guards_.push_back(builder_.CreateAdd(sums[g + 1], across_rows(batch_guards[g])));
+    }
+    llvm::IRBuilder<> entry(&emitter_.function->getEntryBlock(),
+                            emitter_.function->getEntryBlock().begin());
+    address_slot_ = entry.CreateAlloca(row_addresses_->getType());
+  }
+
+  std::vector<Integers> guard_steps(const std::vector<AddressDim>& dims) const {
+    std::vector<Integers> steps(plan_.guards.size());
+    for (const AddressDim& dim : dims) {
+      for (std::size_t g = 0; g < steps.size(); ++g) steps[g].push_back(dim.guards[g]);
+    }
+    return steps;
+  }
+
+  /// The block's rows as a vector; lanes beyond rows_ are rows that do not count.
+  Value* row_numbers() {
+    std::vector<llvm::Constant*> numbers;
+    for (std::size_t r = 0; r < std::bit_ceil(static_cast<std::size_t>(rows_)); ++r) {
+      numbers.push_back(builder_.getInt64(r));
+    }
+    return builder_.CreateAdd(
+        builder_.CreateVectorSplat(static_cast<unsigned>(numbers.size()), part_.argument(3)),
+        llvm::ConstantVector::get(numbers));
+  }
+
+  Value* across_rows(Value* value) {
+    return builder_.CreateVectorSplat(
+        static_cast<unsigned>(std::bit_ceil(static_cast<std::size_t>(rows_))), value);
+  }
+
+  /// The lanes of a vector of addresses as pointers, by way of memory: one store, a load each.
+  Values pointers_of(Value* addresses) {
+    builder_.CreateStore(addresses, address_slot_);
+    Values pointers;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      pointers.push_back(builder_.CreateLoad(builder_.getPtrTy(), bytes_at(address_slot_, r * 8)));
+    }
+    return pointers;
+  }
+
+  /// The rows that count of a vector of conditions, as bits.
+  Value* row_bits(Value* conditions) {
+    const unsigned lanes = lanes_of(conditions);
+    Value* bits = builder_.CreateBitCast(conditions, builder_.getIntNTy(lanes));
+    return builder_.CreateAnd(bits, all_rows(lanes));
+  }
+  llvm::Constant* all_rows(unsigned lanes) {
+    return builder_.getIntN(lanes, (std::uint64_t{1} << rows_) - 1);
   }
 
   /// True where no tap of the block leaves A.
@@ -120,19 +154,23 @@ class RowBlock {
         const std::int64_t span = dim.guards[g] * (dim.extent - 1);
         (span < 0 ? low : high) += span;
       }
-      for (const Values& guards : row_guards_) {
-        Value* from = builder_.CreateAdd(guards[g], builder_.getInt64(low));
-        Value* to = builder_.CreateAdd(guards[g], builder_.getInt64(high));
-        Value* good = builder_.CreateAnd(
-            builder_.CreateICmpSGE(from, builder_.getInt64(0)),
-            builder_.CreateICmpSLT(to, builder_.getInt64(plan_.guards[g].extent)));
-        inside = inside ? builder_.CreateAnd(inside, good) : good;
-      }
+      // 0 <= value + low and value + high < extent, as one comparison.
+      llvm::Type* type = row_guards_[g]->getType();
+      const std::int64_t room = std::max<std::int64_t>(plan_.guards[g].extent - (high - low), 0);
+      Value* good = builder_.CreateICmpULT(
+          builder_.CreateAdd(row_guards_[g], llvm::ConstantInt::get(type, low, true)),
+          llvm::ConstantInt::get(type, room));
+      inside = inside ? builder_.CreateAnd(inside, good) : good;
     }
-    return inside;
+    return builder_.CreateICmpEQ(row_bits(inside), all_rows(lanes_of(inside)));
   }
 
   Values emit_guarded(const Values& zeros) {
+    // Long runs hide what finding the rows of a tap costs; short ones are merged where they can.
+    constexpr std::int64_t long_run = 16;
+    if (plan_.k.back().extent >= long_run || plan_.k.size() == plan_.k_open.size()) {
+      return emit_taps(plan_.k, zeros, true);
+    }
     llvm::BasicBlock* open = emitter_.new_block("open");
     llvm::BasicBlock* border = emitter_.new_block("border");
     llvm::BasicBlock* join = emitter_.new_block("join");
@@ -168,40 +206,46 @@ class RowBlock {
       steps[1].push_back(k[i].column * b_bytes_);
       for (std::size_t g = 2; g < steps.size(); ++g) steps[g].push_back(k[i].guards[g - 2]);
     }
-    if (taps == 1 && !guarded) return emit_run(k.back(), row_pointers_, part_.argument(1), zeros);
+    const bool one_pointer = !row_addresses_;
+    if (taps == 1 && !guarded) {
+      return emit_run(k.back(), one_pointer ? row_pointers_ : pointers_of(row_addresses_),
+                      part_.argument(1), zeros);
+    }
     return emitter_.loop(
         emitter_.i64(0), emitter_.i64(taps), 1, zeros, [&](Value* tap, Values sums) {
           const Values at =
               emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
           Value* columns = bytes_at(part_.argument(1), at[1]);
-          Values pointers;
-          for (Value* row : row_pointers_) pointers.push_back(bytes_at(row, at[0]));
-          if (!guarded) return emit_run(k.back(), pointers, columns, sums);
-          return emit_guarded_tap(k.back(), pointers, columns, at, sums);
+          if (guarded) return emit_guarded_tap(k.back(), columns, at, sums);
+          const Values pointers =
+              one_pointer ? Values{bytes_at(row_pointers_[0], at[0])}
+                          : pointers_of(builder_.CreateAdd(row_addresses_, across_rows(at[0])));
+          return emit_run(k.back(), pointers, columns, sums);
         });
   }
 
   /// Rows outside read zeros; a tap with all rows outside is left out.
-  Values emit_guarded_tap(const AddressDim& inner, Values& pointers, Value* columns,
-                          const Values& at, const Values& sums) {
-    Value* any = nullptr;
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      Value* inside = nullptr;
-      for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
-        Value* good = builder_.CreateICmpULT(
-            builder_.CreateAdd(row_guards_[r][g], at[g + 2]),
-            builder_.getInt64(std::max<std::int64_t>(plan_.guards[g].extent, 0)));
-        inside = inside ? builder_.CreateAnd(inside, good) : good;
-      }
-      pointers[r] = builder_.CreateSelect(inside, pointers[r], part_.argument(5));
-      any = any ? builder_.CreateOr(any, inside) : inside;
+  Values emit_guarded_tap(const AddressDim& inner, Value* columns, const Values& at,
+                          const Values& sums) {
+    Value* inside = nullptr;
+    for (std::size_t g = 0; g < plan_.guards.size(); ++g) {
+      Value* position = builder_.CreateAdd(row_guards_[g], across_rows(at[g + 2]));
+      auto* extent = llvm::ConstantInt::get(position->getType(),
+                                            std::max<std::int64_t>(plan_.guards[g].extent, 0));
+      Value* good = builder_.CreateICmpULT(position, extent);
+      inside = inside ? builder_.CreateAnd(inside, good) : good;
     }
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* work = emitter_.new_block("tap");
     llvm::BasicBlock* next = emitter_.new_block("next_tap");
-    builder_.CreateCondBr(any, work, next);
+    Value* bits = row_bits(inside);
+    builder_.CreateCondBr(builder_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0)),
+                          work, next);
     builder_.SetInsertPoint(work);
-    const Values done = emit_run(inner, pointers, columns, sums);
+    Value* zeros = builder_.CreatePtrToInt(part_.argument(5), builder_.getInt64Ty());
+    Value* addresses = builder_.CreateSelect(
+        inside, builder_.CreateAdd(row_addresses_, across_rows(at[0])), across_rows(zeros));
+    const Values done = emit_run(inner, pointers_of(addresses), columns, sums);
     llvm::BasicBlock* work_end = builder_.GetInsertBlock();
     builder_.CreateBr(next);
     builder_.SetInsertPoint(next);
@@ -344,7 +388,9 @@ class RowBlock {
   bool tail_;
   llvm::Type* vector_type_ = nullptr;
   Values vector_masks_, row_pointers_;
-  std::vector<Values> row_guards_;
+  Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve
+  Values row_guards_;               ///< <rows x i64> for each guard
+  Value* address_slot_ = nullptr;
   Integers row_distances_;  ///< bytes from the one pointer, where there is only one
 };
 
