@@ -84,10 +84,12 @@ class PointExpression {
   /// to the node's.
   void set_accumulator(llvm::Value* value, DType dtype);
   /// Uses addresses computed outside: one for each access; null pointers are ignored.
-  void set_addresses(std::span<const PartialAddress> addresses) { addresses_ = addresses; }
+  void set_addresses(std::vector<PartialAddress> addresses) { addresses_ = std::move(addresses); }
 
   /// Scalar or vector.
   llvm::Value* value(ScalarId node);
+  /// The node's value where it was computed or set already, else null.
+  llvm::Value* known(ScalarId node) const { return values_[node]; }
   void store(const loop::Store& store, const PartialAddress& address = {});
 
   const Point& point() const { return point_; }
@@ -111,7 +113,7 @@ class PointExpression {
   std::span<const loop::Access> accesses_;
   Point point_;
   int error_buffer_;
-  std::span<const PartialAddress> addresses_;
+  std::vector<PartialAddress> addresses_;
   std::vector<llvm::Value*> values_;
 };
 

@@ -1,0 +1,87 @@
+// The emitter of nests: its state, shared by the files that emit loops (nest.cpp) and passes
+// (nest_pass.cpp).
+#pragma once
+
+#include "codegen/llvm/nest_plan.hpp"
+#include "codegen/llvm/nest_reduce.hpp"
+
+namespace rlx::codegen {
+
+/// One run over the reduced dims: the reductions of one level, or the stores.
+struct NestPass {
+  int level = 0;  ///< reductions of lower levels are known
+  std::vector<ReductionEmitter> reductions;
+  std::vector<int> stores;       ///< numbers of stores
+  std::vector<ScalarId> saved;   ///< nodes that this pass keeps in scratch for later ones
+  std::vector<ScalarId> loaded;  ///< nodes that it finds there
+  /// The nest's accesses without the guards that became bounds of loops.
+  std::vector<loop::Access> accesses;
+  struct Clip {
+    int dim;
+    loop::Guard guard;
+  };
+  std::vector<Clip> clips;
+};
+
+/// The passes in order; the last one holds the stores that depend on reduced dims.
+std::vector<NestPass> make_passes(Emitter& emitter, const NestPlan& plan);
+
+/// Where the code stands: indices of the loops around it, and what is known there.
+struct NestFrame {
+  std::vector<llvm::Value*> index;  ///< by dim; null where no loop has been entered
+  /// By vector of the unrolled vector dim (one where that dim is reduced): values of nodes.
+  std::vector<std::vector<llvm::Value*>> known;
+  std::vector<PartialAddress> addresses;  ///< of the accesses, then of the stores
+  DimSet fixed = 0;                       ///< dims with an index
+  unsigned vectors = 1;                   ///< vectors that each point of the loops takes
+  unsigned lanes = 1;
+  llvm::Value* mask = nullptr;
+};
+
+class NestEmitter {
+ public:
+  NestEmitter(Emitter& emitter, NestPlan plan);
+  void emit();
+  KernelShape shape() const { return {plan_.items, scratch_bytes_}; }
+
+ private:
+  using Values = std::vector<llvm::Value*>;
+  using Body = std::function<Values(llvm::Value* index, unsigned vectors, unsigned lanes,
+                                    llvm::Value* mask, Values state)>;
+
+  // nest.cpp: loops over parallel dims.
+  void emit_item(llvm::Value* item);
+  void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
+  void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
+  Values vector_loop(llvm::Value* low, llvm::Value* high, Values state, const Body& body);
+  void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
+  void hoist(NestFrame& frame, const NestPass& pass);
+  std::vector<ScalarId> roots_of(const NestPass& pass) const;
+
+  // nest_pass.cpp: what happens at a point of the parallel dims.
+  void emit_passes(NestFrame frame);
+  void run_reductions(NestFrame& frame, const NestPass& pass);
+  Values reduced_loops(int dim, const NestFrame& frame, const NestPass& pass, Values state);
+  std::pair<llvm::Value*, llvm::Value*> bounds(int dim, const NestFrame& frame,
+                                               const NestPass& pass);
+  Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
+  PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
+  PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
+  void emit_stores(const NestFrame& frame, const std::vector<int>& stores,
+                   std::vector<PointExpression>& points);
+  llvm::Value* reduced_position(const NestFrame& frame);
+  llvm::Value* scratch_place(const NestFrame& frame, ScalarId node, unsigned vector);
+  const loop::Access& access(std::size_t number) const;
+
+  Emitter& emitter_;
+  NestPlan plan_;
+  const loop::Nest& nest_;
+  std::vector<NestPass> passes_;
+  std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
+  std::vector<std::int64_t>
+      scratch_at_;  ///< by node: offset of its row in scratch, -1 where it has none
+  std::int64_t scratch_bytes_ = 0;
+  unsigned groups_ = 1;  ///< running values of each reduction
+};
+
+}  // namespace rlx::codegen

@@ -1,0 +1,271 @@
+// Passes of a nest over its reduced dims: reductions level by level, then the stores.
+#include <algorithm>
+
+#include "codegen/llvm/nest.hpp"
+#include "codegen/llvm/scalar_values.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
+
+}  // namespace
+
+void NestEmitter::emit_passes(NestFrame frame) {
+  if (plan_.levels > 0) {
+    if (plan_.vector_is_reduced()) {
+      frame.vectors = frame.lanes = 1;
+      for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
+        enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
+      }
+    }
+    for (const NestPass& pass : passes_) {
+      if (!pass.reductions.empty()) run_reductions(frame, pass);
+    }
+  }
+  const NestPass& last = passes_.back();
+  if (!last.stores.empty()) {
+    if (plan_.levels > 0) {
+      NestFrame inside = frame;
+      hoist(inside, last);
+      reduced_loops(nest_.parallel_dims, inside, last, {});
+    } else {
+      emit_points(frame, last, {}, 0);
+    }
+  }
+  if (stores_once_.empty()) return;
+  std::vector<PointExpression> points;
+  for (unsigned vector = 0; vector < frame.vectors; ++vector) {
+    points.push_back(expression_at(frame, last, vector));
+  }
+  emit_stores(frame, stores_once_, points);
+}
+
+/// The running values lie in `state` by reduction, then group, then value and position. Groups are
+/// the vectors of a round, so that their chains of additions overlap, and one of scalars for a tail
+/// lane by lane.
+void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
+  hoist(frame, pass);
+  const bool across = plan_.vector_is_reduced();
+  const bool scalar_tail = across && !emitter_.machine.masks && plan_.lanes > 1;
+  const unsigned vectors = across ? plan_.unroll : frame.vectors;
+  groups_ = vectors + scalar_tail;
+  const unsigned lanes = across ? plan_.lanes : frame.lanes;
+  Values state;
+  for (const ReductionEmitter& reduction : pass.reductions) {
+    for (unsigned group = 0; group < groups_; ++group) {
+      const Partial partial = reduction.start(group < vectors ? lanes : 1);
+      state.push_back(partial.value);
+      if (partial.position) state.push_back(partial.position);
+    }
+  }
+  state = reduced_loops(nest_.parallel_dims, frame, pass, std::move(state));
+  std::size_t next = 0;
+  for (const ReductionEmitter& reduction : pass.reductions) {
+    std::vector<Partial> partials;
+    for (unsigned group = 0; group < groups_; ++group) {
+      Partial partial{state[next++], nullptr};
+      if (reduction.has_position()) partial.position = state[next++];
+      partials.push_back(partial);
+    }
+    const std::size_t node = at(reduction.node());
+    if (!across) {
+      for (unsigned v = 0; v < vectors; ++v) frame.known[v][node] = reduction.result(partials[v]);
+      continue;
+    }
+    for (unsigned width = vectors; width > 1; width /= 2) {
+      for (unsigned v = 0; v < width / 2; ++v) {
+        partials[v] = reduction.join(partials[v], partials[v + width / 2]);
+      }
+    }
+    Partial total = reduction.join_lanes(partials[0]);
+    if (scalar_tail) total = reduction.join(total, partials.back());
+    frame.known[0][node] = reduction.result(total);
+  }
+}
+
+/// Where guards of the pass became bounds of this dim: ceil(-base / c) <= d < ceil((extent - base)
+/// / c).
+std::pair<llvm::Value*, llvm::Value*> NestEmitter::bounds(int dim, const NestFrame& frame,
+                                                          const NestPass& pass) {
+  auto& b = emitter_.builder;
+  llvm::Value* low = emitter_.i64(0);
+  llvm::Value* high = emitter_.i64(nest_.extents[static_cast<std::size_t>(dim)]);
+  for (const NestPass::Clip& clip : pass.clips) {
+    if (clip.dim != dim) continue;
+    llvm::Value* base = emitter_.i64(clip.guard.offset);
+    for (int i = 0; i < nest_.parallel_dims; ++i) {
+      const std::int64_t c = clip.guard.coefficients[static_cast<std::size_t>(i)];
+      if (c == 0) continue;
+      base =
+          b.CreateAdd(base, b.CreateMul(frame.index[static_cast<std::size_t>(i)], emitter_.i64(c)));
+    }
+    const std::int64_t step = clip.guard.coefficients[static_cast<std::size_t>(dim)];
+    auto steps_to = [&](llvm::Value* distance) {
+      distance = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, emitter_.i64(0));
+      if (step == 1) return distance;
+      return b.CreateUDiv(b.CreateAdd(distance, emitter_.i64(step - 1)), emitter_.i64(step));
+    };
+    low = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, low, steps_to(b.CreateNeg(base)));
+    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high,
+                                   steps_to(b.CreateSub(emitter_.i64(clip.guard.extent), base)));
+  }
+  // An empty range must not look like a huge unsigned count.
+  if (!llvm::isa<llvm::Constant>(high)) {
+    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, low);
+  }
+  return {low, high};
+}
+
+NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
+                                               const NestPass& pass, Values state) {
+  if (dim == plan_.rank()) return emit_points(frame, pass, std::move(state), 0);
+  const auto [low, high] = bounds(dim, frame, pass);
+  if (dim == plan_.vector_dim) {
+    return vector_loop(low, high, std::move(state),
+                       [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask,
+                           Values inside) {
+                         NestFrame inner = frame;
+                         enter(inner, dim, index, false);
+                         inner.known.assign(vectors, frame.known.front());
+                         inner.vectors = vectors;
+                         inner.lanes = lanes;
+                         inner.mask = mask;
+                         const bool tail_lane = lanes == 1 && plan_.lanes > 1;
+                         return emit_points(inner, pass, std::move(inside),
+                                            tail_lane ? plan_.unroll : 0);
+                       });
+  }
+  return emitter_.loop(low, high, 1, std::move(state), [&](llvm::Value* index, Values inside) {
+    NestFrame inner = frame;
+    enter(inner, dim, index, dim + 1 < plan_.rank());
+    return reduced_loops(dim + 1, inner, pass, std::move(inside));
+  });
+}
+
+PartialAddress NestEmitter::address_of(const NestFrame& frame, std::size_t number,
+                                       unsigned vector) const {
+  PartialAddress address = frame.addresses[number];
+  const loop::Access& a = access(number);
+  const std::int64_t stride = a.strides[static_cast<std::size_t>(plan_.vector_dim)];
+  const bool covered = address.pointer && (address.dims >> plan_.vector_dim & 1);
+  if (vector == 0 || !covered || stride == 0) return address;
+  llvm::Type* element =
+      memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype);
+  address.pointer = emitter_.builder.CreateConstGEP1_64(
+      element, address.pointer, static_cast<std::uint64_t>(stride * vector * frame.lanes));
+  return address;
+}
+
+PointExpression NestEmitter::expression_at(const NestFrame& frame, const NestPass& pass,
+                                           unsigned vector) {
+  Point point;
+  point.index = frame.index;
+  llvm::Value*& along = point.index[static_cast<std::size_t>(plan_.vector_dim)];
+  if (along) {
+    point.vector_dim = plan_.vector_dim;
+    point.lanes = frame.lanes;
+    point.mask = frame.mask;
+    along = emitter_.builder.CreateAdd(along, emitter_.i64(vector * frame.lanes));
+  }
+  PointExpression expression(emitter_, nest_.nodes, pass.accesses, std::move(point),
+                             nest_.error_buffer);
+  std::vector<PartialAddress> addresses;
+  for (std::size_t i = 0; i < nest_.accesses.size(); ++i) {
+    addresses.push_back(address_of(frame, i, vector));
+  }
+  expression.set_addresses(std::move(addresses));
+  for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
+    if (frame.known[vector][id]) expression.set(static_cast<ScalarId>(id), frame.known[vector][id]);
+  }
+  return expression;
+}
+
+llvm::Value* NestEmitter::reduced_position(const NestFrame& frame) {
+  auto& b = emitter_.builder;
+  llvm::Value* position = emitter_.i64(0);
+  for (int dim = nest_.parallel_dims; dim < plan_.rank(); ++dim) {
+    llvm::Value* extent = emitter_.i64(nest_.extents[static_cast<std::size_t>(dim)]);
+    position =
+        b.CreateAdd(b.CreateMul(position, extent), frame.index[static_cast<std::size_t>(dim)]);
+  }
+  return position;
+}
+
+llvm::Value* NestEmitter::scratch_place(const NestFrame& frame, ScalarId node, unsigned vector) {
+  auto& b = emitter_.builder;
+  llvm::Type* element = memory_type(emitter_, nest_.nodes[at(node)].dtype);
+  llvm::Value* row = b.CreateConstGEP1_64(b.getInt8Ty(), emitter_.scratch,
+                                          static_cast<std::uint64_t>(scratch_at_[at(node)]));
+  llvm::Value* slot = reduced_position(frame);
+  if (!plan_.vector_is_reduced())
+    slot = b.CreateMul(slot, emitter_.i64(plan_.unroll * plan_.lanes));
+  return b.CreateGEP(element, row, b.CreateAdd(slot, emitter_.i64(vector * frame.lanes)));
+}
+
+/// All vectors of one point: running values take in their operands, nodes go to scratch, stores are
+/// made.
+NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestPass& pass,
+                                             Values state, unsigned group) {
+  std::vector<PointExpression> points;
+  for (unsigned vector = 0; vector < frame.vectors; ++vector) {
+    points.push_back(expression_at(frame, pass, vector));
+    for (const ScalarId node : pass.loaded) {
+      points.back().set(
+          node, emit_load(emitter_, nest_.nodes[at(node)].dtype, scratch_place(frame, node, vector),
+                          1, frame.lanes, frame.mask));
+    }
+    // What is the same on all lanes is computed once for all vectors.
+    for (std::size_t id = 0; vector > 0 && id < nest_.nodes.size(); ++id) {
+      const bool varies = plan_.node_dims[id] >> plan_.vector_dim & 1;
+      llvm::Value* shared = points.front().known(static_cast<ScalarId>(id));
+      if (!varies && shared && nest_.nodes[id].op != ScalarOp::reduce && lanes_of(shared) == 1) {
+        points.back().set(static_cast<ScalarId>(id), shared);
+      }
+    }
+    PointExpression& here = points.back();
+    for (const ScalarId node : pass.saved) {
+      emit_store(emitter_, nest_.nodes[at(node)].dtype, here.value(node),
+                 scratch_place(frame, node, vector), 1, frame.lanes, frame.mask);
+    }
+    std::size_t slot = 0;
+    for (const ReductionEmitter& reduction : pass.reductions) {
+      const std::size_t width = reduction.has_position() ? 2 : 1;
+      const std::size_t place = slot + (group + vector) * width;
+      Partial partial{state[place], width == 2 ? state[place + 1] : nullptr};
+      llvm::Value* position = nullptr;
+      const bool across = plan_.vector_is_reduced();
+      if (width == 2) {
+        position = reduced_position(frame);
+        if (across)
+          position = emitter_.builder.CreateAdd(position, emitter_.i64(vector * frame.lanes));
+      }
+      partial = reduction.step(partial, here, position, across, across ? frame.mask : nullptr);
+      state[place] = partial.value;
+      if (width == 2) state[place + 1] = partial.position;
+      slot += width * groups_;
+    }
+    for (const int store : pass.stores)
+      here.value(nest_.stores[static_cast<std::size_t>(store)].node);
+  }
+  emit_stores(frame, pass.stores, points);
+  return state;
+}
+
+/// Every value of the point is there before the first store: stores may be in place.
+void NestEmitter::emit_stores(const NestFrame& frame, const std::vector<int>& stores,
+                              std::vector<PointExpression>& points) {
+  for (const int number : stores) {
+    const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
+    for (PointExpression& point : points) point.value(store.node);
+  }
+  for (const int number : stores) {
+    const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
+    for (unsigned vector = 0; vector < points.size(); ++vector) {
+      const std::size_t place = nest_.accesses.size() + static_cast<std::size_t>(number);
+      points[vector].store(store, address_of(frame, place, vector));
+    }
+  }
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,324 @@
+// Normalises nests and decides on the vector dim and the work items.
+#include "codegen/llvm/nest_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <numeric>
+
+namespace rlx::codegen {
+namespace {
+
+/// Work of one item, in points of the domain; fewer make calls and index arithmetic show.
+constexpr std::int64_t points_per_item = 4096;
+/// As many items as that are enough to share out.
+constexpr std::int64_t enough_items = 64;
+
+/// Calls change(strides) for the strides of every access and the coefficients of every guard.
+template <class Change>
+void for_each_map(loop::Nest& nest, const Change& change) {
+  auto visit = [&](loop::Access& access) {
+    change(access.strides);
+    for (loop::Guard& guard : access.guards) change(guard.coefficients);
+  };
+  for (loop::Access& access : nest.accesses) visit(access);
+  for (loop::Store& store : nest.stores) visit(store.access);
+}
+
+/// The nest with only these dims, in this order. Left out dims must have extent 1.
+void rebuild(loop::Nest& nest, const std::vector<int>& order) {
+  auto pick = [&](std::vector<std::int64_t>& values) {
+    std::vector<std::int64_t> picked;
+    for (const int dim : order) picked.push_back(values[static_cast<std::size_t>(dim)]);
+    values = std::move(picked);
+  };
+  for_each_map(nest, pick);
+  nest.parallel_dims = static_cast<std::int32_t>(
+      std::count_if(order.begin(), order.end(), [&](int dim) { return dim < nest.parallel_dims; }));
+  pick(nest.extents);
+  for (ScalarNode& node : nest.nodes) {
+    if (node.op != ScalarOp::domain_index) continue;
+    const auto found = std::find(order.begin(), order.end(), node.index);
+    if (found == order.end()) {
+      node = {.op = ScalarOp::constant, .dtype = DType::i64};
+    } else {
+      node.index = static_cast<std::int32_t>(found - order.begin());
+    }
+  }
+}
+
+bool names_dim(const loop::Nest& nest, int dim) {
+  return std::any_of(nest.nodes.begin(), nest.nodes.end(), [&](const ScalarNode& node) {
+    return node.op == ScalarOp::domain_index && node.index == dim;
+  });
+}
+
+/// Joins dims d and d + 1 where every access walks them like one dim.
+bool merge(loop::Nest& nest, int d) {
+  if (d + 1 == nest.parallel_dims || names_dim(nest, d) || names_dim(nest, d + 1)) return false;
+  const auto dim = static_cast<std::size_t>(d);
+  const std::int64_t inner = nest.extents[dim + 1];
+  bool fits = true;
+  for_each_map(nest, [&](std::vector<std::int64_t>& strides) {
+    fits = fits && strides[dim] == strides[dim + 1] * inner;
+  });
+  if (!fits) return false;
+  for_each_map(nest,
+               [&](std::vector<std::int64_t>& strides) { strides.erase(strides.begin() + d); });
+  nest.extents[dim + 1] *= nest.extents[dim];
+  nest.extents.erase(nest.extents.begin() + d);
+  if (d < nest.parallel_dims) --nest.parallel_dims;
+  for (ScalarNode& node : nest.nodes) {
+    if (node.op == ScalarOp::domain_index && node.index > d) --node.index;
+  }
+  return true;
+}
+
+bool has_reduce(const loop::Nest& nest) {
+  return std::any_of(nest.nodes.begin(), nest.nodes.end(),
+                     [](const ScalarNode& node) { return node.op == ScalarOp::reduce; });
+}
+
+bool has_positions(const loop::Nest& nest) {
+  return std::any_of(nest.nodes.begin(), nest.nodes.end(), [](const ScalarNode& node) {
+    return node.op == ScalarOp::reduce &&
+           (node.reduce_kind == ReduceKind::argmin || node.reduce_kind == ReduceKind::argmax);
+  });
+}
+
+/// Drops dims of extent 1, orders the parallel ones by the first store's strides, merges
+/// neighbours.
+void normalise(loop::Nest& nest) {
+  if (!has_reduce(nest)) nest.parallel_dims = static_cast<std::int32_t>(nest.extents.size());
+  std::vector<int> order;
+  for (int dim = 0; dim < static_cast<int>(nest.extents.size()); ++dim) {
+    if (nest.extents[static_cast<std::size_t>(dim)] != 1) order.push_back(dim);
+  }
+  if (!nest.stores.empty()) {
+    const std::vector<std::int64_t>& strides = nest.stores.front().access.strides;
+    const auto parallel_end = std::find_if(order.begin(), order.end(),
+                                           [&](int dim) { return dim >= nest.parallel_dims; });
+    std::stable_sort(order.begin(), parallel_end, [&](int a, int b) {
+      return std::abs(strides[static_cast<std::size_t>(a)]) >
+             std::abs(strides[static_cast<std::size_t>(b)]);
+    });
+  }
+  rebuild(nest, order);
+  for (int d = static_cast<int>(nest.extents.size()) - 2; d >= 0; --d) merge(nest, d);
+  if (nest.extents.empty()) {
+    // One point: a dim of extent 1 keeps the loops uniform.
+    nest.extents.push_back(1);
+    nest.parallel_dims = 1;
+    for_each_map(nest, [](std::vector<std::int64_t>& strides) { strides.push_back(0); });
+  }
+}
+
+unsigned register_bytes(DType dtype) {
+  return is_float(dtype) && dtype != DType::f64 ? 4 : static_cast<unsigned>(size_of(dtype));
+}
+
+/// Lanes along a dim: what a register holds of the widest type that varies along it, not more than
+/// the dim needs.
+unsigned lanes_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
+                     const Machine& machine) {
+  unsigned widest = 1;
+  for (std::size_t i = 0; i < nest.nodes.size(); ++i) {
+    if (node_dims[i] >> dim & 1) widest = std::max(widest, register_bytes(nest.nodes[i].dtype));
+  }
+  const auto extent = static_cast<std::uint64_t>(nest.extents[static_cast<std::size_t>(dim)]);
+  const std::uint64_t size = std::max<std::uint64_t>(extent, 1);
+  const std::uint64_t needed = machine.masks ? std::bit_ceil(size) : std::bit_floor(size);
+  return static_cast<unsigned>(std::min<std::uint64_t>(machine.lanes(widest), needed));
+}
+
+/// Estimated time of a point of the domain with lanes along `dim`.
+double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
+                  const Machine& machine) {
+  const unsigned lanes = lanes_along(nest, node_dims, dim, machine);
+  const auto d = static_cast<std::size_t>(dim);
+  const auto extent = static_cast<double>(nest.extents[d]);
+  const bool reduced = dim >= nest.parallel_dims;
+  double row = 1;
+  DimSet reduced_dims = 0;
+  for (std::size_t i = static_cast<std::size_t>(nest.parallel_dims); i < nest.extents.size(); ++i) {
+    row *= static_cast<double>(nest.extents[i]);
+    reduced_dims |= DimSet{1} << i;
+  }
+  double cost = 0;
+  auto add = [&](const loop::Access& access, double weight) {
+    const DimSet dims = dims_of(access, node_dims);
+    if (reduced_dims && !(dims & reduced_dims)) weight /= row;
+    const bool direct = std::abs(access.strides[d]) <= 1;
+    bool scattered = !direct;
+    for (const loop::Indirect& part : access.indirect) {
+      scattered = scattered || (node_dims[static_cast<std::size_t>(part.node)] >> dim & 1);
+    }
+    double one = scattered ? lanes : access.strides[d] == 0 ? 0.6 : 1;
+    for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
+    cost += weight * one;
+  };
+  for (const loop::Access& access : nest.accesses) add(access, 1);
+  for (const loop::Store& store : nest.stores) add(store.access, 2);
+  for (const ScalarNode& node : nest.nodes) {
+    cost += 0.5;
+    if (reduced && node.op == ScalarOp::reduce) cost += 12 / row * lanes;
+  }
+  const double vectors = (extent + lanes - 1) / lanes;
+  return cost *
+         (machine.masks ? std::max(1.0, static_cast<double>(static_cast<std::int64_t>(vectors)))
+                        : vectors + lanes / 2.0) /
+         std::max(extent, 1.0);
+}
+
+/// The dim with the least cost; it becomes the last of its kind.
+int choose_vector_dim(loop::Nest& nest, const Machine& machine) {
+  const std::vector<DimSet> node_dims = node_dims_of(nest);
+  const int rank = static_cast<int>(nest.extents.size());
+  int best = -1;
+  double least = 0;
+  for (int dim = rank - 1; dim >= 0; --dim) {
+    // Positions count in the order of the loops, so that order must stay.
+    if (has_positions(nest) && dim >= nest.parallel_dims && dim != rank - 1) continue;
+    const double cost = cost_along(nest, node_dims, dim, machine);
+    if (best >= 0 && cost >= least * 0.999) continue;
+    best = dim;
+    least = cost;
+  }
+  std::vector<int> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  const int last = best < nest.parallel_dims ? nest.parallel_dims - 1 : rank - 1;
+  std::rotate(order.begin() + best, order.begin() + best + 1, order.begin() + last + 1);
+  rebuild(nest, order);
+  return last;
+}
+
+/// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
+/// them.
+void choose_items(NestPlan& plan) {
+  const int parallel = plan.nest.parallel_dims;
+  plan.items = 1;
+  if (parallel == 0) {
+    plan.split_dim = 0;
+    plan.split_size = 1;
+    return;
+  }
+  for (int dim = 0; dim < parallel; ++dim) {
+    const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(dim)];
+    const std::int64_t inner = std::max<std::int64_t>(plan.points(dim + 1, plan.rank()), 1);
+    plan.split_dim = dim;
+    plan.split_size = 1;
+    if (inner <= points_per_item / 2 || dim == parallel - 1) {
+      std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
+      if (dim == plan.vector_dim) {
+        const std::int64_t step = plan.lanes * plan.unroll;
+        size = (size + step - 1) / step * step;
+      }
+      plan.split_size = std::min(size, std::max<std::int64_t>(extent, 1));
+      plan.items *= (extent + plan.split_size - 1) / plan.split_size;
+      return;
+    }
+    plan.items *= extent;
+    if (plan.items >= enough_items) return;
+  }
+}
+
+}  // namespace
+
+std::int64_t NestPlan::points(int first, int last) const {
+  std::int64_t product = 1;
+  for (int i = first; i < last; ++i) product *= nest.extents[static_cast<std::size_t>(i)];
+  return product;
+}
+
+DimSet NestPlan::reduced_dims() const {
+  return ((DimSet{1} << rank()) - 1) & ~((DimSet{1} << nest.parallel_dims) - 1);
+}
+
+int cost_of(const ScalarNode& node) {
+  switch (node.op) {
+    case ScalarOp::constant:
+    case ScalarOp::load:
+    case ScalarOp::domain_index:
+    case ScalarOp::accumulator:
+    case ScalarOp::reduce: return 0;
+    case ScalarOp::div:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::reciprocal: return 6;
+    case ScalarOp::rem:
+    case ScalarOp::mod:
+    case ScalarOp::pow: return 100;
+    case ScalarOp::exp:
+    case ScalarOp::exp2: return 16;
+    default: return node.op >= ScalarOp::exp && node.op <= ScalarOp::erf ? 40 : 1;
+  }
+}
+
+DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
+  DimSet dims = 0;
+  auto add = [&](const std::vector<std::int64_t>& strides) {
+    for (std::size_t i = 0; i < strides.size(); ++i) {
+      if (strides[i] != 0) dims |= DimSet{1} << i;
+    }
+  };
+  add(access.strides);
+  for (const loop::Guard& guard : access.guards) add(guard.coefficients);
+  for (const loop::Indirect& part : access.indirect) {
+    dims |= node_dims[static_cast<std::size_t>(part.node)];
+  }
+  return dims;
+}
+
+std::vector<DimSet> node_dims_of(const loop::Nest& nest) {
+  const DimSet parallel = (DimSet{1} << nest.parallel_dims) - 1;
+  std::vector<DimSet> dims;
+  for (const ScalarNode& node : nest.nodes) {
+    DimSet own = 0;
+    if (node.op == ScalarOp::domain_index) own = DimSet{1} << node.index;
+    if (node.op == ScalarOp::load) {
+      own = dims_of(nest.accesses[static_cast<std::size_t>(node.index)], dims);
+    }
+    for (const ScalarId operand : {node.a, node.b, node.c}) {
+      if (operand >= 0) own |= dims[static_cast<std::size_t>(operand)];
+    }
+    if (node.op == ScalarOp::reduce) own &= parallel;
+    dims.push_back(own);
+  }
+  return dims;
+}
+
+NestPlan plan_nest(const loop::Nest& nest, const Machine& machine) {
+  NestPlan plan;
+  plan.nest = nest;
+  normalise(plan.nest);
+  plan.vector_dim = choose_vector_dim(plan.nest, machine);
+  plan.node_dims = node_dims_of(plan.nest);
+  plan.lanes = lanes_along(plan.nest, plan.node_dims, plan.vector_dim, machine);
+
+  int cost = 0;
+  for (const ScalarNode& node : plan.nest.nodes) {
+    cost += cost_of(node) + 1;
+    int level = node.op == ScalarOp::reduce;
+    int below = 0;
+    for (const ScalarId operand : {node.a, node.b, node.c}) {
+      if (operand >= 0) below = std::max(below, plan.node_level[static_cast<std::size_t>(operand)]);
+    }
+    level += below;
+    if (node.op == ScalarOp::load) {
+      const loop::Access& access = plan.nest.accesses[static_cast<std::size_t>(node.index)];
+      for (const loop::Indirect& part : access.indirect) {
+        level = std::max(level, plan.node_level[static_cast<std::size_t>(part.node)]);
+      }
+    }
+    plan.node_level.push_back(level);
+    if (node.op == ScalarOp::reduce) plan.levels = std::max(plan.levels, level);
+  }
+  const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
+  const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 4));
+  const unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
+  plan.unroll = std::bit_floor(std::min(vectors, affordable));
+  choose_items(plan);
+  return plan;
+}
+
+}  // namespace rlx::codegen

@@ -1,0 +1,53 @@
+// How a nest becomes loops: dims dropped and merged, the dim that lanes run along, and what a work
+// item is.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/llvm/emitter.hpp"
+
+namespace rlx::codegen {
+
+/// Bit i: dim i.
+using DimSet = std::uint64_t;
+
+/// The nest in the form that code is made from, and the decisions.
+///
+/// Loops, outer to inner: work items (all parallel dims before `split_dim`, and blocks of
+/// `split_size` of that dim), the rest of the parallel dims, then the reduced dims once for each
+/// pass. The vector dim is the last parallel dim or the last reduced one. All of it depends on the
+/// kernel and the ISA alone, so results never depend on the number of threads.
+struct NestPlan {
+  loop::Nest nest;  ///< no dim of extent 1 but the last; neighbours merged; the vector dim last of
+                    ///< its kind
+  int vector_dim = 0;
+  unsigned lanes = 1;
+  unsigned unroll = 1;  ///< vectors that one round of the vector loop takes
+  int split_dim = 0;
+  std::int64_t split_size = 1;
+  std::int64_t items = 1;
+
+  std::vector<DimSet>
+      node_dims;  ///< dims that a node depends on, other than inside of its reductions
+  std::vector<int> node_level;  ///< reductions on the longest way to the node, itself included
+  int levels = 0;               ///< passes of reductions
+
+  bool vector_is_reduced() const { return vector_dim >= nest.parallel_dims; }
+  int rank() const { return static_cast<int>(nest.extents.size()); }
+  std::int64_t points(int first, int last) const;  ///< product of extents
+  DimSet reduced_dims() const;
+};
+
+NestPlan plan_nest(const loop::Nest& nest, const Machine& machine);
+
+/// Dims that an access depends on; node_dims of its indirect parts included.
+DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);
+
+/// Node_dims for the nodes of a nest.
+std::vector<DimSet> node_dims_of(const loop::Nest& nest);
+
+/// Rough cost of one operation in instructions.
+int cost_of(const ScalarNode& node);
+
+}  // namespace rlx::codegen

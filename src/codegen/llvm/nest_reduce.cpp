@@ -1,0 +1,150 @@
+// Steps of reductions as vector code.
+#include "codegen/llvm/nest_reduce.hpp"
+
+#include <limits>
+
+#include "codegen/llvm/scalar_values.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+/// The identity of integer types and bool, exact where a double is not.
+std::int64_t integer_identity(ReduceKind kind, DType dtype) {
+  const bool least = kind == ReduceKind::max || kind == ReduceKind::argmax;
+  const bool largest = kind == ReduceKind::min || kind == ReduceKind::argmin;
+  if (kind == ReduceKind::prod || kind == ReduceKind::all) return 1;
+  if (!least && !largest) return 0;
+  if (dtype == DType::boolean) return largest;
+  const int bits =
+      dtype == DType::i4 || dtype == DType::u4 ? 4 : static_cast<int>(size_of(dtype) * 8);
+  const std::uint64_t ones = ~std::uint64_t{0} >> (64 - bits);
+  if (!is_signed_integer(dtype)) return largest ? static_cast<std::int64_t>(ones) : 0;
+  const auto top = static_cast<std::int64_t>(ones >> 1);
+  return largest ? top : -top - 1;
+}
+
+std::pair<llvm::Value*, llvm::Value*> halves(Emitter& emitter, llvm::Value* value) {
+  std::vector<int> low, high;
+  const int half = static_cast<int>(lanes_of(value) / 2);
+  for (int i = 0; i < half; ++i) {
+    low.push_back(i);
+    high.push_back(i + half);
+  }
+  auto& b = emitter.builder;
+  if (half == 1) {
+    return {b.CreateExtractElement(value, std::uint64_t{0}), b.CreateExtractElement(value, 1)};
+  }
+  return {b.CreateShuffleVector(value, low), b.CreateShuffleVector(value, high)};
+}
+
+}  // namespace
+
+double identity_of(ReduceKind kind, DType dtype) {
+  if (!is_float(dtype)) return static_cast<double>(integer_identity(kind, dtype));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  switch (kind) {
+    case ReduceKind::prod: return 1;
+    case ReduceKind::min:
+    case ReduceKind::argmin: return infinity;
+    case ReduceKind::max:
+    case ReduceKind::argmax: return -infinity;
+    default: return 0;
+  }
+}
+
+ReductionEmitter::ReductionEmitter(Emitter& emitter, const std::vector<ScalarNode>& nodes,
+                                   ScalarId node)
+    : emitter_(emitter),
+      nodes_(nodes),
+      node_(node),
+      kind_(nodes[static_cast<std::size_t>(node)].reduce_kind),
+      dtype_(nodes[static_cast<std::size_t>(nodes[static_cast<std::size_t>(node)].a)].dtype) {}
+
+bool ReductionEmitter::has_position() const {
+  return kind_ == ReduceKind::argmin || kind_ == ReduceKind::argmax;
+}
+
+Partial ReductionEmitter::start(unsigned lanes) const {
+  Partial partial;
+  partial.value = constant_of(emitter_, dtype_, lanes, identity_of(kind_, dtype_),
+                              integer_identity(kind_, dtype_));
+  if (has_position()) partial.position = constant_of(emitter_, DType::i64, lanes, 0, -1);
+  return partial;
+}
+
+/// Strictly better, or the first NaN.
+llvm::Value* ReductionEmitter::wins(llvm::Value* challenger, llvm::Value* holder) const {
+  auto& b = emitter_.builder;
+  const bool larger = kind_ == ReduceKind::max || kind_ == ReduceKind::argmax;
+  const ScalarNode compare{.op = larger ? ScalarOp::greater : ScalarOp::less, .dtype = boolean};
+  llvm::Value* better = emit_scalar(emitter_, compare, dtype_, challenger, holder);
+  if (!is_real(challenger)) return better;
+  llvm::Value* first_nan =
+      b.CreateAnd(b.CreateFCmpUNO(challenger, challenger), b.CreateFCmpORD(holder, holder));
+  return b.CreateOr(better, first_nan);
+}
+
+Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm::Value* position,
+                               std::int64_t position_step, llvm::Value* mask) const {
+  auto& b = emitter_.builder;
+  const ScalarId operand_id = nodes_[static_cast<std::size_t>(node_)].a;
+  const ScalarNode& operand = nodes_[static_cast<std::size_t>(operand_id)];
+  const unsigned lanes = lanes_of(before.value);
+  Partial after;
+  if (has_position()) {
+    llvm::Value* value = splat(emitter_, at.value(operand_id), lanes);
+    llvm::Value* positions = splat(emitter_, position, lanes);
+    if (lanes > 1 && position_step != 0) {
+      llvm::Value* steps = splat(emitter_, emitter_.i64(position_step), lanes);
+      positions = b.CreateAdd(positions, b.CreateMul(lane_numbers(emitter_, lanes), steps));
+    }
+    llvm::Value* unset = b.CreateICmpSLT(before.position, splat(emitter_, emitter_.i64(0), lanes));
+    llvm::Value* better = b.CreateOr(unset, wins(value, before.value));
+    after.value = b.CreateSelect(better, value, before.value);
+    after.position = b.CreateSelect(better, positions, before.position);
+  } else if (kind_ == ReduceKind::sum && operand.op == ScalarOp::mul && !at.known(operand_id) &&
+             (dtype_ == DType::f32 || dtype_ == DType::f64)) {
+    // A sum of products takes the unrounded products where the machine can: one instruction.
+    llvm::Value* x = splat(emitter_, at.value(operand.a), lanes);
+    llvm::Value* y = splat(emitter_, at.value(operand.b), lanes);
+    after.value = multiply_add(emitter_, x, y, before.value);
+  } else {
+    llvm::Value* value = splat(emitter_, at.value(operand_id), lanes);
+    after.value = emit_combine(emitter_, kind_, dtype_, before.value, value);
+  }
+  if (!mask) return after;
+  after.value = b.CreateSelect(mask, after.value, before.value);
+  if (after.position) after.position = b.CreateSelect(mask, after.position, before.position);
+  return after;
+}
+
+Partial ReductionEmitter::join(const Partial& x, const Partial& y) const {
+  auto& b = emitter_.builder;
+  if (!has_position()) return {emit_combine(emitter_, kind_, dtype_, x.value, y.value), nullptr};
+  llvm::Value* zero = splat(emitter_, emitter_.i64(0), lanes_of(x.position));
+  llvm::Value* x_set = b.CreateICmpSGE(x.position, zero);
+  llvm::Value* y_set = b.CreateICmpSGE(y.position, zero);
+  llvm::Value* equal = b.CreateNot(b.CreateOr(wins(x.value, y.value), wins(y.value, x.value)));
+  llvm::Value* earlier = b.CreateAnd(equal, b.CreateICmpSLT(y.position, x.position));
+  llvm::Value* better = b.CreateOr(wins(y.value, x.value), earlier);
+  llvm::Value* take = b.CreateAnd(y_set, b.CreateOr(b.CreateNot(x_set), better));
+  return {b.CreateSelect(take, y.value, x.value), b.CreateSelect(take, y.position, x.position)};
+}
+
+Partial ReductionEmitter::join_lanes(Partial partial) const {
+  while (lanes_of(partial.value) > 1) {
+    const auto [low, high] = halves(emitter_, partial.value);
+    Partial a{low, nullptr}, b{high, nullptr};
+    if (partial.position) {
+      std::tie(a.position, b.position) = halves(emitter_, partial.position);
+    }
+    partial = join(a, b);
+  }
+  return partial;
+}
+
+llvm::Value* ReductionEmitter::result(const Partial& partial) const {
+  return has_position() ? partial.position : partial.value;
+}
+
+}  // namespace rlx::codegen
