@@ -73,7 +73,7 @@ class Reduction {
   ScalarDatum result(const ScalarNode& node) const {
     if (kind_ == ReduceKind::argmin || kind_ == ReduceKind::argmax) return {0, position_};
     if (position_ < 0 && (kind_ == ReduceKind::min || kind_ == ReduceKind::max)) return nothing();
-    ScalarNode round{.op = ScalarOp::max, .dtype = node.dtype};
+    const ScalarNode round{.op = ScalarOp::max, .dtype = node.dtype, .a = 0, .b = 0};
     if (kind_ == ReduceKind::any || kind_ == ReduceKind::all) return state_;
     return apply_scalar(round, node.dtype, state_, state_, {});
   }
@@ -86,7 +86,8 @@ class Reduction {
       if (std::isnan(value.number.real())) return true;
     }
     const bool larger = kind_ == ReduceKind::max || kind_ == ReduceKind::argmax;
-    const ScalarNode compare{.op = larger ? ScalarOp::greater : ScalarOp::less, .dtype = boolean};
+    const ScalarNode compare{
+        .op = larger ? ScalarOp::greater : ScalarOp::less, .dtype = boolean, .a = 0, .b = 0};
     return apply_scalar(compare, operand_, value, state_, {}).integer != 0;
   }
 
@@ -218,7 +219,7 @@ class Expression {
       case ScalarOp::constant: return constant_datum(node);
       case ScalarOp::domain_index: return {0, point_[static_cast<std::size_t>(node.index)]};
       case ScalarOp::accumulator: {
-        const ScalarNode cast{.op = ScalarOp::cast, .dtype = node.dtype};
+        const ScalarNode cast{.op = ScalarOp::cast, .dtype = node.dtype, .a = 0};
         return apply_scalar(cast, accumulator_dtype_, accumulator_, {}, {});
       }
       case ScalarOp::load: {
@@ -285,7 +286,7 @@ class Product {
       sum.number += a.number * b.number;
       sum.integer += a.integer * b.integer;
     });
-    const ScalarNode round{.op = ScalarOp::max, .dtype = c_.accumulator};
+    const ScalarNode round{.op = ScalarOp::max, .dtype = c_.accumulator, .a = 0, .b = 0};
     return apply_scalar(round, c_.accumulator, sum, sum, {});
   }
 

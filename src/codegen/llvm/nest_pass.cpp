@@ -174,7 +174,7 @@ PointExpression NestEmitter::expression_at(const NestFrame& frame, const NestPas
   for (std::size_t i = 0; i < nest_.accesses.size(); ++i) {
     addresses.push_back(address_of(frame, i, vector));
   }
-  expression.set_addresses(std::move(addresses));
+  expression.set_addresses(addresses);
   for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
     if (frame.known[vector][id]) expression.set(static_cast<ScalarId>(id), frame.known[vector][id]);
   }

@@ -84,7 +84,9 @@ class PointExpression {
   /// to the node's.
   void set_accumulator(llvm::Value* value, DType dtype);
   /// Uses addresses computed outside: one for each access; null pointers are ignored.
-  void set_addresses(std::vector<PartialAddress> addresses) { addresses_ = std::move(addresses); }
+  void set_addresses(std::span<const PartialAddress> addresses) {
+    addresses_.assign(addresses.begin(), addresses.end());
+  }
 
   /// Scalar or vector.
   llvm::Value* value(ScalarId node);

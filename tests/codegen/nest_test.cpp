@@ -1,0 +1,174 @@
+// Generated nests of the shapes that models have, against the interpreter.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "nest_build.hpp"
+#include "nest_fixture.hpp"
+
+namespace rlx::testing {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+TEST(Nest, TailsOfEveryLength) {
+  for (std::int64_t n = 1; n <= 70; ++n) {
+    expect_as_interpreted(residual_add({n}), 0, static_cast<unsigned>(n));
+  }
+}
+
+TEST(Nest, LongRowsInItems) { expect_as_interpreted(residual_add({9001}), 0, 2); }
+
+TEST(Nest, Transposes) {
+  NestBuilder nest({13, 37});
+  const int in = nest.buffer(f32, 13 * 37), out = nest.buffer(f32, 13 * 37);
+  nest.store(out, nest.load(in, {1, 13}), {37, 1});
+  expect_as_interpreted(nest.kernel(2), 0, 1);
+}
+
+TEST(Nest, ReversesRows) {
+  NestBuilder nest({5, 37});
+  const int in = nest.buffer(f32, 5 * 37), out = nest.buffer(f32, 5 * 37);
+  nest.store(out, nest.load(in, {37, -1}, 36), {37, 1});
+  expect_as_interpreted(nest.kernel(2), 0, 1);
+}
+
+TEST(Nest, SoftmaxOfEveryLength) {
+  for (std::int64_t n = 1; n <= 70; n += n < 20 ? 1 : 5) {
+    expect_as_interpreted(softmax(7, n), 2e-6, static_cast<unsigned>(n));
+  }
+}
+
+TEST(Nest, SoftmaxInPlace) {
+  loop::Kernel kernel = softmax(5, 45);
+  auto& nest = std::get<loop::Nest>(kernel.body);
+  nest.stores[0].access.buffer = 0;
+  kernel.buffers[0].written = true;
+  expect_as_interpreted(kernel, 2e-6, 3);
+}
+
+TEST(Nest, LayerNorm) {
+  for (const std::int64_t n : {16, 384, 37, 5}) {
+    expect_as_interpreted(layer_norm(9, n), 1e-5, static_cast<unsigned>(n));
+  }
+}
+
+TEST(Nest, SumsOverOuterDim) {
+  NestBuilder nest({37, 19});
+  const int in = nest.buffer(f32, 19 * 37), out = nest.buffer(f32, 37);
+  nest.store(out, nest.reduce(ReduceKind::sum, nest.load(in, {1, 37})), {1, 0});
+  expect_as_interpreted(nest.kernel(1), 1e-5, 4);
+}
+
+TEST(Nest, MaxPoolWithPadding) {
+  for (const std::int64_t channels : {1, 3, 16, 40}) {
+    expect_as_interpreted(max_pool(9, 11, channels), 0, static_cast<unsigned>(channels));
+  }
+}
+
+TEST(Nest, DepthwiseConvolution) {
+  for (const std::int64_t channels : {1, 7, 16, 96}) {
+    for (const std::int64_t stride : {1, 2}) {
+      expect_as_interpreted(depthwise(10, 12, channels, 3, stride), 1e-5,
+                            static_cast<unsigned>(channels));
+    }
+  }
+}
+
+TEST(Nest, PositionsOfExtremes) {
+  for (const ReduceKind kind : {ReduceKind::argmin, ReduceKind::argmax}) {
+    for (const std::int64_t n : {1, 5, 16, 33, 200}) {
+      for (const DType dtype : {f32, i8, i64}) {
+        NestBuilder rows({4, n});
+        const int in = rows.buffer(dtype, 4 * n), out = rows.buffer(i64, 4);
+        rows.store(out, rows.reduce(kind, rows.load(in, {n, 1})), {1, 0});
+        expect_as_interpreted(rows.kernel(1), 0, 5);
+        NestBuilder columns({n, 6});
+        const int source = columns.buffer(dtype, 6 * n), target = columns.buffer(i64, n);
+        columns.store(target, columns.reduce(kind, columns.load(source, {1, n})), {1, 0});
+        expect_as_interpreted(columns.kernel(1), 0, 6);
+      }
+    }
+  }
+}
+
+TEST(Nest, GathersRowsAndFlagsBadIndices) {
+  for (const std::int64_t rows : {12, 4}) {
+    NestBuilder nest({6, 21});
+    const int table = nest.buffer(f32, 12 * 21), indices = nest.buffer(i64, 6);
+    const int out = nest.buffer(f32, 6 * 21), error = nest.buffer(i32, 1);
+    const ScalarId index = nest.load(indices, {1, 0});
+    loop::Access access{.buffer = table, .strides = {0, 1}};
+    access.indirect.push_back({.node = index, .stride = 21, .extent = rows});
+    nest.store(out, nest.load(access), {21, 1});
+    nest.nest().error_buffer = error;
+    expect_as_interpreted(nest.kernel(2), 0, 7);
+  }
+}
+
+TEST(Nest, GathersElements) {
+  NestBuilder nest({6, 21});
+  const int table = nest.buffer(f16, 50), indices = nest.buffer(i32, 6 * 21);
+  const int out = nest.buffer(f16, 6 * 21), error = nest.buffer(i32, 1);
+  const ScalarId index = nest.load(indices, {21, 1});
+  loop::Access access{.buffer = table, .strides = {1, 0}};
+  access.indirect.push_back({.node = index, .stride = 1, .extent = 10});
+  nest.store(out, nest.load(access), {21, 1});
+  nest.nest().error_buffer = error;
+  expect_as_interpreted(nest.kernel(2), 0, 7);
+}
+
+TEST(Nest, PadsWithFill) {
+  NestBuilder nest({7, 40});
+  const int in = nest.buffer(f32, 5 * 33), out = nest.buffer(f32, 7 * 40);
+  loop::Access access{.buffer = in, .offset = -33 - 3, .strides = {33, 1}, .fill = 2.5};
+  access.guards = {{.offset = -1, .extent = 5, .coefficients = {1, 0}},
+                   {.offset = -3, .extent = 33, .coefficients = {0, 1}}};
+  nest.store(out, nest.load(access), {40, 1});
+  expect_as_interpreted(nest.kernel(2), 0, 8);
+}
+
+TEST(Nest, OnePointAndNone) {
+  expect_as_interpreted(residual_add({1, 1, 1}), 0, 1);
+  expect_as_interpreted(residual_add({}), 0, 1);
+  expect_as_interpreted(residual_add({4, 0}), 0, 1);
+  NestBuilder nothing({3, 0});
+  const int in = nothing.buffer(f32, 0), out = nothing.buffer(f32, 3);
+  nothing.store(out, nothing.reduce(ReduceKind::max, nothing.load(in, {0, 1})), {1, 0});
+  expect_as_interpreted(nothing.kernel(1), 0, 1);
+}
+
+TEST(Nest, NanWinsMaxima) {
+  NestBuilder nest({2, 50});
+  const int in = nest.buffer(f32, 100), out = nest.buffer(f32, 2), where = nest.buffer(i64, 2);
+  const ScalarId x = nest.load(in, {50, 1});
+  const ScalarId odd = nest.binary(ScalarOp::less, x, nest.constant(f32, -1.8), boolean);
+  const ScalarId y = nest.select(odd, nest.constant(f32, NAN), x);
+  nest.store(out, nest.reduce(ReduceKind::max, y), {1, 0});
+  nest.store(where, nest.reduce(ReduceKind::argmax, y), {1, 0});
+  expect_as_interpreted(nest.kernel(1), 0, 11);
+}
+
+TEST(Nest, ComplexIsRefusedWithASentence) {
+  NestBuilder nest({4});
+  const int in = nest.buffer(c64, 4), out = nest.buffer(c64, 4);
+  nest.store(out, nest.load(in, {1}), {1});
+  const auto code = generator().generate(nest.kernel(1), host_targets()[0]);
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(code.error().message, "Complex element types (c64) are not generated.");
+}
+
+TEST(Nest, SameKernelSameBytes) {
+  const loop::Kernel kernel = layer_norm(8, 100);
+  for (const codegen::Target& target : host_targets()) {
+    EXPECT_EQ(generator().generate(kernel, target).value().object,
+              generator().generate(kernel, target).value().object);
+  }
+}
+
+TEST(Nest, PoolsOfInfinities) { expect_as_interpreted(max_pool(1, 1, 5, -infinity), 0, 1); }
+
+}  // namespace
+}  // namespace rlx::testing
