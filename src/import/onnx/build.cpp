@@ -1,0 +1,154 @@
+// Shared builders of handlers.
+#include "import/onnx/build.hpp"
+
+#include <algorithm>
+
+namespace rlx::onnx {
+namespace {
+
+bool is_negative(const Dim& dim) { return !dim.is_static() && dim.text().empty(); }
+
+
+// Takes one element equal to `dim` out of the list.
+bool take(std::vector<Dim>& dims, const Dim& dim) {
+  const auto found = std::find(dims.begin(), dims.end(), dim);
+  if (found == dims.end()) return false;
+  dims.erase(found);
+  return true;
+}
+
+// What -1 stands for: the dims of x divided by the other dims; nothing where symbols hide it.
+std::optional<Dim> inferred_dim(const Shape& from, const Shape& to) {
+  std::vector<Dim> numerator = from;
+  Dim denominator = 1;
+  for (const Dim& dim : to) {
+    if (is_negative(dim) || take(numerator, dim)) continue;
+    if (!dim.is_static()) return std::nullopt;
+    denominator = denominator * dim;
+  }
+  Dim numbers = 1, symbols = 1;
+  for (const Dim& dim : numerator) {
+    if (dim.is_unknown()) return std::nullopt;
+    (dim.is_static() ? numbers : symbols) = (dim.is_static() ? numbers : symbols) * dim;
+  }
+  if (denominator.value() == 0) return std::nullopt;
+  if (numbers.value() % denominator.value() == 0) {
+    return Dim(numbers.value() / denominator.value()) * symbols;
+  }
+  if (symbols.is_static()) {
+    fail("({}) elements cannot be split into rows of ({}).", numbers.value(), denominator.value());
+  }
+  return floor_div(numbers * symbols, denominator);
+}
+
+// The shape that ONNX's reshape means; nothing where it cannot be told yet.
+std::optional<Shape> target_shape(const Shape& from, Shape to, bool allow_zero) {
+  std::ptrdiff_t inferred = -1;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == Dim(0) && !allow_zero) {
+      if (i >= from.size()) fail("Dim ({}) is to be copied and there is none.", i);
+      to[i] = from[i];
+    }
+    if (to[i].is_unknown()) return std::nullopt;
+    if (!is_negative(to[i])) continue;
+    if (to[i].value() != -1) fail("A dim ({}) is negative.", to[i].value());
+    if (inferred >= 0) fail("Two dims are to be inferred.");
+    inferred = static_cast<std::ptrdiff_t>(i);
+  }
+  if (inferred < 0) return to;
+  const auto dim = inferred_dim(from, to);
+  if (!dim) return std::nullopt;
+  to[static_cast<std::size_t>(inferred)] = *dim;
+  return to;
+}
+
+}  // namespace
+
+Dim product_of(const Shape& shape) {
+  Dim product = 1;
+  for (const Dim& dim : shape) product = product * dim;
+  return product;
+}
+
+Value reshape_to(NodeContext& c, const Value& x, const Value& target, bool allow_zero) {
+  if (const auto dims = c.known_shape(target)) {
+    if (const auto shape = target_shape(x.shape(), *dims, allow_zero)) return reshape(x, *shape);
+  }
+  return c.add(op::DynamicReshape{allow_zero}, {x, target});
+}
+
+Axes known_or_fail(NodeContext& c, int input, const char* what) {
+  const auto numbers = c.known_integers(c.in(input));
+  if (!numbers) fail_unsupported("Its {} must be known before it runs.", what);
+  return *numbers;
+}
+
+Value unsqueeze_axes(const Value& x, const Axes& axes) {
+  const auto rank = x.rank() + static_cast<int>(axes.size());
+  std::vector<bool> added(static_cast<std::size_t>(rank), false);
+  for (const std::int64_t axis : axes) {
+    const auto at = static_cast<std::size_t>(normal_axis(axis, rank));
+    if (added[at]) fail("The axis ({}) is added twice.", axis);
+    added[at] = true;
+  }
+  Shape shape;
+  auto next = x.shape().begin();
+  for (const bool is_new : added) shape.push_back(is_new ? Dim(1) : *next++);
+  return reshape(x, shape);
+}
+
+std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b) {
+  Shape result(std::max(a.size(), b.size()), Dim(1));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const Dim x = i < a.size() ? a[a.size() - 1 - i] : Dim(1);
+    const Dim y = i < b.size() ? b[b.size() - 1 - i] : Dim(1);
+    Dim& out = result[result.size() - 1 - i];
+    if (is_negative(x) || is_negative(y)) fail("A dim is negative.");
+    if (x.is_unknown() || y.is_unknown()) return std::nullopt;
+    if (x == Dim(1) || x == y) {
+      out = y;
+    } else if (y == Dim(1)) {
+      out = x;
+    } else if (x.is_static() != y.is_static()) {
+      // A number other than 1 decides: the symbol is 1 or that number.
+      out = x.is_static() ? x : y;
+    } else if (x.is_static()) {
+      fail("Dims ({}) and ({}) cannot be broadcast.", x.value(), y.value());
+    } else {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+Value slice_axis(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t start,
+                 std::int64_t limit) {
+  if (!x.type().is_static()) {
+    const Value at = c.integers_constant({axis});
+    return c.add(op::DynamicSliceRange{},
+                 {x, c.integers_constant({start}), c.integers_constant({limit}), at});
+  }
+  Axes starts(static_cast<std::size_t>(x.rank()), 0), limits = x.type().dims();
+  starts[static_cast<std::size_t>(axis)] = start;
+  limits[static_cast<std::size_t>(axis)] = limit;
+  if (limit > static_dim(x, axis)) {
+    fail("A part from ({}) to ({}) reaches beyond axis ({}) of {}.", start, limit, axis,
+         x.type().text());
+  }
+  return slice(x, starts, limits);
+}
+
+Value scalar_like(NodeContext& c, const Value& like, double value) {
+  return c.scalar(like.dtype(), value);
+}
+
+Value constant_of(NodeContext& c, DType dtype, Dims dims, const std::vector<double>& values) {
+  const Value doubles =
+      c.graph().constant(Tensor::of<double>(std::move(dims), std::span<const double>(values)));
+  if (dtype == f64) return doubles;
+  const Value narrow = cast(doubles, dtype);
+  const auto folded = c.graph().constant_value(narrow.id());
+  return folded ? c.graph().constant(*folded) : narrow;
+}
+
+}  // namespace rlx::onnx

@@ -1,0 +1,36 @@
+// Small builders that several families of handlers share.
+#pragma once
+
+#include <optional>
+
+#include "import/onnx/importer.hpp"
+#include "import/onnx/node_context.hpp"
+
+namespace rlx::onnx {
+
+/// Product of dims, symbols included.
+Dim product_of(const Shape& shape);
+
+/// ONNX's reshape: 0 copies a dim unless `allow_zero`, one -1 is inferred.
+Value reshape_to(NodeContext& c, const Value& x, const Value& target, bool allow_zero);
+
+/// The integers of an input that must be known while importing.
+Axes known_or_fail(NodeContext& c, int input, const char* what);
+
+/// Adds axes of size 1; positions refer to the result and may be negative.
+Value unsqueeze_axes(const Value& x, const Axes& axes);
+
+/// Two-way broadcast of shapes; nothing where symbols leave it open.
+std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b);
+
+/// x[start:limit] along one axis; other axes may be symbolic.
+Value slice_axis(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t start,
+                 std::int64_t limit);
+
+/// A scalar of the dtype of `like`.
+Value scalar_like(NodeContext& c, const Value& like, double value);
+
+/// Values as a constant of that dtype.
+Value constant_of(NodeContext& c, DType dtype, Dims dims, const std::vector<double>& values);
+
+}  // namespace rlx::onnx

@@ -1,0 +1,88 @@
+// Walks over the nodes of a model, of its functions and subgraphs, and builds one rlx graph.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "import/onnx/model.hpp"
+#include "import/onnx/node_context.hpp"
+#include "import/onnx/tensor_data.hpp"
+#include "rlx/import.hpp"
+
+namespace rlx::onnx {
+
+/// Dims that values hold, of the values of one rlx graph.
+using ShapeValues = std::map<ValueId, Shape>;
+
+/// Where nodes are being imported to: a graph, the names in sight, the opsets that count.
+struct Frame {
+  Graph* graph = nullptr;
+  ShapeValues* shapes = nullptr;
+  const OpsetImports* opsets = nullptr;
+  const Frame* outer = nullptr;  ///< whose names are in sight too
+  bool top = false;              ///< the model's own graph: weights become params
+  int depth = 0;
+  std::map<std::string, Value> names;
+  std::map<std::string, const AttributeProto*> attributes;  ///< of the function being inlined
+};
+
+class Importer {
+ public:
+  Importer(const ModelProto& model, TensorSource& source, const ImportOptions& options)
+      : model_(model), source_(source), options_(options) {}
+
+  Graph import();
+
+  // ---- for NodeContext and handlers
+  Value find_value(const Frame& frame, const std::string& name) const;
+  bool knows(const Frame& frame, const std::string& name) const;
+  void define(Frame& frame, const std::string& name, Value value);
+  Tensor load(const TensorProto& proto) { return source_.load(proto); }
+  /// A weight: a param where it is large and of the model's own graph, else a constant.
+  Value weight(Frame& frame, const std::string& name, Tensor tensor);
+
+  /// Imports a subgraph into the frame's own graph; its inputs are the given values.
+  Values inline_graph(Frame& frame, const GraphProto& graph, const Values& inputs);
+  /// Names that subgraphs take from outside, in order of first use, without those that are known
+  /// values: they are repeated inside.
+  std::vector<std::string> captures(const Frame& frame,
+                                    const std::vector<const GraphProto*>& graphs) const;
+  /// Imports a subgraph as a graph of its own: inputs of these types, then the captured values.
+  std::shared_ptr<const Graph> build_graph(Frame& frame, const GraphProto& graph,
+                                           const std::vector<Type>& inputs,
+                                           const std::vector<std::string>& captured);
+
+ private:
+  using InputDims = std::map<std::string, std::int64_t>;
+
+  void check_support() const;
+  void import_inputs(Frame& frame);
+  InputDims bound_symbols(const std::set<std::string>& initializers) const;
+  void import_initializers(Frame& frame, const GraphProto& graph);
+  void import_nodes(Frame& frame, const std::vector<NodeProto>& nodes);
+  void import_node(Frame& frame, const NodeProto& node);
+  void call_function(Frame& frame, const NodeProto& node, const FunctionProto& function);
+  void repeat_known_values(const Frame& outer, Frame& frame, const GraphProto& graph);
+
+  const ModelProto& model_;
+  TensorSource& source_;
+  const ImportOptions& options_;
+  std::int64_t imported_nodes_ = 0;
+};
+
+/// The model's function of that name, or null.
+const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);
+
+/// Throws one `unsupported` error that names every op and type of the model that is missing.
+void check_support(const ModelProto& model);
+
+/// The handler for that op at that opset version, or null.
+Handler find_handler(const std::string& domain, const std::string& op, std::int64_t version);
+
+/// Learns what an integer result says about dims, after a node was imported.
+void track_shape_values(NodeContext& context, Frame& frame);
+
+}  // namespace rlx::onnx

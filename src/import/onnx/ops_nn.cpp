@@ -1,0 +1,166 @@
+// Matrix products, convolutions, pools.
+#include <algorithm>
+
+#include "import/onnx/build.hpp"
+#include "import/onnx/families.hpp"
+#include "import/onnx/windows.hpp"
+
+namespace rlx::onnx {
+namespace {
+
+void matmul_node(NodeContext& c) { c.set(matmul(c.in(0), c.in(1))); }
+
+// y = alpha a b + beta c.
+void gemm(NodeContext& c) {
+  const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
+  Value a = c.in(0), b = c.in(1);
+  if (c.flag("transA")) a = transpose(a, {1, 0});
+  if (c.flag("transB")) b = transpose(b, {1, 0});
+  c.ignore({"broadcast"});
+  if (a.rank() != 2 || b.rank() != 2) {
+    fail("It takes matrices, not {} and {}.", a.type().text(), b.type().text());
+  }
+  Value y = matmul(a, b);
+  if (alpha != 1) y = y * scalar_like(c, y, alpha);
+  if (c.has(2) && beta != 0) {
+    const Value bias = c.in(2);
+    y = y + (beta == 1 ? bias : bias * scalar_like(c, bias, beta));
+  }
+  c.set(y);
+}
+
+void conv_node(NodeContext& c) {
+  const Value x = c.in(0), w = c.in(1);
+  const Windows windows = windows_of(c, x, w.shape());
+  op::Conv attributes;
+  attributes.strides = windows.strides;
+  attributes.dilations = windows.dilations;
+  attributes.pad_low = windows.pad_low;
+  attributes.pad_high = windows.pad_high;
+  attributes.groups = c.integer("group", 1);
+  c.set(conv(x, w, attributes, c.optional(2)));
+}
+
+// The wanted output size, where given, decides the padding: total = stride (in - 1) + output padding
+// + window - out, the larger half at the end for SAME_UPPER, at the start else.
+void pad_for_output(Windows& windows, const Value& x, const Axes& output, const Axes& extra,
+                    bool upper) {
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const auto in = static_dim(x, static_cast<std::int64_t>(i) + 2);
+    const auto window = (windows.sizes[i] - 1) * windows.dilations[i] + 1;
+    const auto total = windows.strides[i] * (in - 1) + extra[i] + window - output[i];
+    windows.pad_low[i] = upper ? total / 2 : total - total / 2;
+    windows.pad_high[i] = total - windows.pad_low[i];
+  }
+}
+
+void conv_transpose(NodeContext& c) {
+  const Value x = c.in(0), w = c.in(1);
+  Windows windows = windows_of(c, x, w.shape(), Padding::transposed);
+  const std::size_t spatial = windows.sizes.size();
+  const Axes extra = c.integers("output_padding", Axes(spatial, 0));
+  const std::string automatic = c.text("auto_pad", "NOTSET");
+  const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+  auto output = c.optional_integers("output_shape");
+  if (!output && same) {
+    output.emplace();
+    for (std::size_t i = 0; i < spatial; ++i) {
+      output->push_back(static_dim(x, static_cast<std::int64_t>(i) + 2) * windows.strides[i]);
+    }
+  }
+  if (extra.size() != spatial || (output && output->size() < spatial)) {
+    fail("Output padding or shape do not fit ({}) spatial axes.", spatial);
+  }
+  if (output) {
+    const Axes sizes(output->end() - static_cast<std::ptrdiff_t>(spatial), output->end());
+    pad_for_output(windows, x, sizes, extra, automatic == "SAME_UPPER");
+  }
+  op::Conv attributes;
+  attributes.transposed = true;
+  attributes.strides = windows.strides;
+  attributes.dilations = windows.dilations;
+  attributes.pad_low = windows.pad_low;
+  attributes.pad_high = windows.pad_high;
+  attributes.output_padding = extra;
+  attributes.groups = c.integer("group", 1);
+  c.set(conv(x, w, attributes, c.optional(2)));
+}
+
+// ---- pools --------------------------------------------------------------------------------------
+
+Shape kernel_shape(NodeContext& c) {
+  Shape shape(2, Dim(1));
+  const Axes sizes = c.integers("kernel_shape");
+  if (sizes.empty()) fail("The kernel_shape is missing.");
+  shape.insert(shape.end(), sizes.begin(), sizes.end());
+  return shape;
+}
+
+void max_pool(NodeContext& c) {
+  const Value x = c.in(0);
+  const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
+  op::WindowReduce attributes{Reduction::max, w.sizes, w.strides, w.pad_low, w.pad_high,
+                              w.dilations};
+  const bool column_major = c.flag("storage_order");
+  c.set(0, c.add(attributes, {x}));
+  if (c.wants(1)) {
+    c.set(1, c.add(op::WindowArgMax{w.sizes, w.strides, w.pad_low, w.pad_high, w.dilations,
+                                    column_major},
+                   {x}));
+  }
+}
+
+void average_pool(NodeContext& c) {
+  const Value x = c.in(0);
+  const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
+  op::WindowReduce attributes{Reduction::mean, w.sizes, w.strides, w.pad_low, w.pad_high,
+                              w.dilations};
+  attributes.count_include_pad = c.flag("count_include_pad");
+  if (attributes.count_include_pad) {
+    c.set(average_with_padding(c, x, w));
+    return;
+  }
+  c.set(c.add(attributes, {x}));
+}
+
+// (sum |x|^p)^(1/p) over windows; padding counts as zero.
+void lp_pool(NodeContext& c) {
+  const Value x = c.in(0);
+  const double p = c.version() < 2 ? c.real("p", 2) : static_cast<double>(c.integer("p", 2));
+  const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
+  const op::WindowReduce attributes{Reduction::sum, w.sizes, w.strides, w.pad_low, w.pad_high,
+                                    w.dilations};
+  const Value total = c.add(attributes, {pow(abs(x), scalar_like(c, x, p))});
+  c.set(pow(total, scalar_like(c, x, 1 / p)));
+}
+
+template <Reduction kind>
+void global_pool(NodeContext& c) {
+  const Value x = c.in(0);
+  Axes axes;
+  for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
+  c.set(axes.empty() ? x : reduce(x, kind, axes, true));
+}
+
+void global_lp_pool(NodeContext& c) {
+  const Value x = c.in(0);
+  const double p = c.version() < 2 ? c.real("p", 2) : static_cast<double>(c.integer("p", 2));
+  Axes axes;
+  for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
+  const Value total = sum(pow(abs(x), scalar_like(c, x, p)), axes, true);
+  c.set(pow(total, scalar_like(c, x, 1 / p)));
+}
+
+constexpr OpEntry entries[] = {
+    {"MatMul", 1, matmul_node}, {"Gemm", 1, gemm}, {"Conv", 1, conv_node},
+    {"ConvTranspose", 1, conv_transpose}, {"MaxPool", 1, max_pool},
+    {"AveragePool", 1, average_pool}, {"LpPool", 1, lp_pool},
+    {"GlobalAveragePool", 1, global_pool<Reduction::mean>},
+    {"GlobalMaxPool", 1, global_pool<Reduction::max>}, {"GlobalLpPool", 1, global_lp_pool},
+};
+
+}  // namespace
+
+OpEntries nn_entries() { return entries; }
+
+}  // namespace rlx::onnx

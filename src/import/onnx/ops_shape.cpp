@@ -1,0 +1,450 @@
+// Ops that only rearrange elements, or make them: reshape, transpose, slice, pad, expand, fills.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "import/onnx/build.hpp"
+#include "import/onnx/families.hpp"
+
+namespace rlx::onnx {
+namespace {
+
+void shape_of(NodeContext& c) {
+  const Value x = c.in(0);
+  const int rank = x.rank();
+  auto start = c.integer("start", 0), end = c.integer("end", rank);
+  start = std::clamp<std::int64_t>(start < 0 ? start + rank : start, 0, rank);
+  end = std::clamp<std::int64_t>(end < 0 ? end + rank : end, start, rank);
+  const Shape part(x.shape().begin() + start, x.shape().begin() + end);
+  if (std::all_of(part.begin(), part.end(), [](const Dim& dim) { return dim.is_static(); })) {
+    Axes dims;
+    for (const Dim& dim : part) dims.push_back(dim.value());
+    c.set(c.integers_constant(dims));
+    return;
+  }
+  const Value all = c.add(op::ShapeOf{}, {x});
+  const Value result = part.size() == x.shape().size() ? all : slice(all, {start}, {end});
+  c.set(result);
+  c.remember_shape(result, part);
+}
+
+void size_of_tensor(NodeContext& c) {
+  const Value x = c.in(0);
+  const Dim elements = product_of(x.shape());
+  if (elements.is_static()) {
+    c.set(c.graph().constant(Tensor::scalar<std::int64_t>(elements.value())));
+    return;
+  }
+  const Value result = reduce(c.add(op::ShapeOf{}, {x}), Reduction::prod, {0});
+  c.set(result);
+  c.remember_shape(result, {elements});
+}
+
+void reshape_node(NodeContext& c) {
+  const bool allow_zero = c.flag("allowzero");
+  c.set(reshape_to(c, c.in(0), c.in(1), allow_zero));
+}
+
+void reshape_by_attribute(NodeContext& c) {
+  c.set(reshape_to(c, c.in(0), c.integers_constant(c.integers("shape")), false));
+}
+
+void transpose_node(NodeContext& c) {
+  const Value x = c.in(0);
+  Axes perm(static_cast<std::size_t>(x.rank()));
+  for (int i = 0; i < x.rank(); ++i) perm[static_cast<std::size_t>(i)] = x.rank() - 1 - i;
+  c.set(transpose(x, c.integers("perm", perm)));
+}
+
+// Axes as an input (since 13) or an attribute; nothing if left out.
+std::optional<Axes> axes_operand(NodeContext& c, int input) {
+  if (c.version() < 13) return c.optional_integers("axes");
+  if (!c.has(input)) return std::nullopt;
+  return known_or_fail(c, input, "axes");
+}
+
+void squeeze_node(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto axes = axes_operand(c, 1);
+  std::vector<bool> dropped(static_cast<std::size_t>(x.rank()), false);
+  for (const std::int64_t axis : axes.value_or(Axes{})) {
+    dropped[static_cast<std::size_t>(normal_axis(axis, x.rank()))] = true;
+  }
+  Shape shape;
+  for (std::size_t i = 0; i < x.shape().size(); ++i) {
+    const Dim& dim = x.shape()[i];
+    if (axes && dropped[i] && dim.is_static() && dim.value() != 1) {
+      fail("Axis ({}) of {} is not 1 and cannot be squeezed.", i, x.type().text());
+    }
+    if (axes ? !dropped[i] : dim != Dim(1)) shape.push_back(dim);
+  }
+  c.set(reshape(x, shape));
+}
+
+void unsqueeze_node(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto axes = axes_operand(c, 1);
+  if (!axes) fail("The axes are missing.");
+  c.set(unsqueeze_axes(x, *axes));
+}
+
+void flatten(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto axis = c.integer("axis", 1);
+  const auto split = axis < 0 ? axis + x.rank() : axis;
+  if (split < 0 || split > x.rank()) fail("Axis ({}) is outside the rank ({}).", axis, x.rank());
+  const auto middle = x.shape().begin() + split;
+  c.set(reshape(x, {product_of(Shape(x.shape().begin(), middle)),
+                    product_of(Shape(middle, x.shape().end()))}));
+}
+
+void concat_node(NodeContext& c) {
+  const auto axis = c.version() < 4 ? c.integer("axis", 1) : c.integer("axis");
+  c.set(concat(c.inputs(), axis));
+}
+
+void split_into(NodeContext& c, const Value& x, std::int64_t axis, const Axes& sizes) {
+  Axes starts(static_cast<std::size_t>(x.rank()), 0), limits;
+  std::int64_t position = 0;
+  if (static_cast<int>(sizes.size()) != c.output_count()) {
+    fail("It has ({}) outputs and ({}) sizes.", c.output_count(), sizes.size());
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 0) fail("The size ({}) of a part is negative.", sizes[i]);
+    if (c.wants(static_cast<int>(i))) {
+      c.set(static_cast<int>(i), slice_axis(c, x, axis, position, position + sizes[i]));
+    }
+    position += sizes[i];
+  }
+  const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
+  if (whole.is_static() && position != whole.value()) {
+    fail("The parts have ({}) elements together and the axis ({}).", position, whole.value());
+  }
+}
+
+void split_node(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto axis = normal_axis(c.integer("axis", 0), x.rank());
+  std::optional<Axes> sizes;
+  if (c.version() < 13) sizes = c.optional_integers("split");
+  if (c.has(1)) sizes = known_or_fail(c, 1, "split");
+  if (!sizes) {
+    const auto parts = c.integer("num_outputs", c.output_count());
+    if (parts <= 0 || parts != c.output_count()) fail("The number of parts ({}) is wrong.", parts);
+    const auto whole = static_dim(x, axis);
+    const auto each = (whole + parts - 1) / parts;
+    if (c.version() < 18 && whole % parts != 0) {
+      fail("An axis of ({}) has no ({}) equal parts.", whole, parts);
+    }
+    sizes.emplace();
+    for (std::int64_t i = 0; i < parts; ++i) {
+      sizes->push_back(std::clamp<std::int64_t>(whole - i * each, 0, each));
+    }
+  }
+  split_into(c, x, axis, *sizes);
+}
+
+// ---- slice --------------------------------------------------------------------------------------
+
+// Starts, ends, steps for `axes` as slices of every axis; nothing where a symbolic dim matters.
+std::optional<op::Slice> static_slice(const Value& x, const Axes& starts, const Axes& ends,
+                                      const Axes& axes, const Axes& steps) {
+  const auto rank = static_cast<std::size_t>(x.rank());
+  op::Slice result{Axes(rank, 0), Axes(rank, 0), Axes(rank, 1)};
+  std::vector<bool> done(rank, false);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(normal_axis(axes[i], x.rank()));
+    if (done[axis]) fail("The axis ({}) is sliced twice.", axes[i]);
+    if (steps[i] == 0) fail("A step of 0 is not possible.");
+    done[axis] = true;
+    if (!x.shape()[axis].is_static()) return std::nullopt;
+    const std::int64_t dim = x.shape()[axis].value(), step = steps[i];
+    const auto from_end = [dim](std::int64_t at) { return at < 0 ? at + dim : at; };
+    const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
+    result.starts[axis] = std::clamp(from_end(std::max(starts[i], -dim)), std::int64_t{0},
+                                     std::max<std::int64_t>(high, 0));
+    result.limits[axis] =
+        std::clamp(from_end(std::max(ends[i], -dim - 1)), low, std::max(high, low));
+    result.steps[axis] = step;
+  }
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    if (done[axis]) continue;
+    if (!x.shape()[axis].is_static()) return std::nullopt;
+    result.limits[axis] = x.shape()[axis].value();
+  }
+  return result;
+}
+
+void slice_with(NodeContext& c, const Value& x, Value starts, Value ends, Value axes, Value steps) {
+  const auto known_starts = c.known_integers(starts), known_ends = c.known_integers(ends);
+  const auto known_axes = c.known_integers(axes), known_steps = c.known_integers(steps);
+  const bool known = known_starts && known_ends && (!axes || known_axes) && (!steps || known_steps);
+  if (known) {
+    Axes all(known_starts->size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+    const Axes at = known_axes.value_or(all), by = known_steps.value_or(Axes(all.size(), 1));
+    if (known_ends->size() != all.size() || at.size() != all.size() || by.size() != all.size()) {
+      fail("Starts, ends, axes and steps have different lengths.");
+    }
+    if (const auto attributes = static_slice(x, *known_starts, *known_ends, at, by)) {
+      c.set(c.add(*attributes, {x}));
+      return;
+    }
+  }
+  const auto wide = [](Value v) { return v && v.dtype() != i64 ? cast(v, i64) : v; };
+  c.set(c.add(op::DynamicSliceRange{}, {x, wide(starts), wide(ends), wide(axes), wide(steps)}));
+}
+
+void slice_node(NodeContext& c) {
+  slice_with(c, c.in(0), c.in(1), c.in(2), c.optional(3), c.optional(4));
+}
+
+void slice_by_attributes(NodeContext& c) {
+  const auto axes = c.optional_integers("axes");
+  slice_with(c, c.in(0), c.integers_constant(c.integers("starts")),
+             c.integers_constant(c.integers("ends")), axes ? c.integers_constant(*axes) : Value(),
+             Value());
+}
+
+// ---- pad ----------------------------------------------------------------------------------------
+
+PadMode pad_mode(NodeContext& c) {
+  const std::string mode = c.text("mode", "constant");
+  for (const PadMode m : {PadMode::constant, PadMode::reflect, PadMode::edge, PadMode::wrap}) {
+    if (enum_names(m)[static_cast<std::size_t>(m)] == mode) return m;
+  }
+  fail("The mode ({}) is unknown.", mode);
+}
+
+void pad_by(NodeContext& c, const Value& x, const Axes& pads, Axes axes, PadMode mode, Value fill) {
+  const auto rank = static_cast<std::size_t>(x.rank());
+  if (axes.empty() && pads.size() == 2 * rank) {
+    for (std::size_t i = 0; i < rank; ++i) axes.push_back(static_cast<std::int64_t>(i));
+  }
+  if (pads.size() != 2 * axes.size()) {
+    fail("There are ({}) pads for ({}) axes.", pads.size(), axes.size());
+  }
+  op::Pad attributes{Axes(rank, 0), Axes(rank, 0), mode};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(normal_axis(axes[i], x.rank()));
+    attributes.low[axis] = pads[i];
+    attributes.high[axis] = pads[i + axes.size()];
+  }
+  c.set(fill && mode == PadMode::constant ? c.add(attributes, {x, fill}) : c.add(attributes, {x}));
+}
+
+void pad_node(NodeContext& c) {
+  const Value x = c.in(0);
+  const PadMode mode = pad_mode(c);
+  const Value fill = c.has(2) ? reshape(c.in(2), {}) : Value();
+  const auto pads = c.known_integers(c.in(1));
+  const auto axes = c.has(3) ? c.known_integers(c.in(3)) : std::optional(Axes{});
+  if (pads && axes) {
+    pad_by(c, x, *pads, *axes, mode, fill);
+    return;
+  }
+  const Value wide_axes = c.has(3) ? cast(c.in(3), i64) : Value();
+  c.set(c.add(op::DynamicPad{mode}, {x, cast(c.in(1), i64), fill, wide_axes}));
+}
+
+void pad_by_attributes(NodeContext& c) {
+  const Value x = c.in(0);
+  const Axes pads = c.integers(c.version() < 2 ? "paddings" : "pads");
+  pad_by(c, x, pads, {}, pad_mode(c), c.scalar(x.dtype(), c.real("value", 0)));
+}
+
+// ---- broadcasts and fills -----------------------------------------------------------------------
+
+void expand(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto target = c.known_shape(c.in(1));
+  const auto shape = target ? broadcast_shape(x.shape(), *target) : std::nullopt;
+  c.set(shape ? broadcast(x, *shape) : c.add(op::DynamicBroadcast{}, {x, cast(c.in(1), i64)}));
+}
+
+void tile(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto repeats = c.known_shape(c.in(1));
+  if (!repeats || x.rank() == 0) {
+    c.set(repeats ? x : c.add(op::DynamicTile{}, {x, c.in(1)}));
+    return;
+  }
+  if (static_cast<int>(repeats->size()) != x.rank()) {
+    fail("There are ({}) repeats for {}.", repeats->size(), x.type().text());
+  }
+  Shape apart, repeated, joined;
+  for (std::size_t i = 0; i < repeats->size(); ++i) {
+    const Dim &dim = x.shape()[i], &count = (*repeats)[i];
+    apart.insert(apart.end(), {Dim(1), dim});
+    repeated.insert(repeated.end(), {count, dim});
+    joined.push_back(count * dim);
+  }
+  c.set(reshape(broadcast(reshape(x, apart), repeated), joined));
+}
+
+// Tile-1: the number of tiles and the axis are scalars.
+void tile_one_axis(NodeContext& c) {
+  const Value x = c.in(0);
+  const Axes tiles = known_or_fail(c, 1, "tiles"), axis = known_or_fail(c, 2, "axis");
+  if (tiles.size() != 1 || axis.size() != 1 || tiles[0] < 0) fail("Tiles and axis are scalars.");
+  c.set(concat(Values(static_cast<std::size_t>(std::min<std::int64_t>(tiles[0], 1 << 16)), x),
+               axis[0]));
+}
+
+void constant_of_shape(NodeContext& c) {
+  const auto value = c.tensor("value");
+  if (value && value->elements() != 1) fail("The value must have one element.");
+  const Value fill = value ? c.graph().constant(value->reshaped({})) : c.scalar(f32, 0);
+  const auto shape = c.known_shape(c.in(0));
+  c.set(shape ? broadcast(fill, *shape) : c.add(op::DynamicFill{}, {fill, c.in(0)}));
+}
+
+void constant(NodeContext& c) {
+  std::optional<Tensor> value = c.tensor("value");
+  if (const auto real = c.optional_real("value_float")) {
+    value = Tensor::scalar<float>(static_cast<float>(*real));
+  }
+  if (c.has_attribute("value_int")) value = Tensor::scalar<std::int64_t>(c.integer("value_int"));
+  if (c.has_attribute("value_floats")) {
+    const auto reals = c.reals("value_floats");
+    const std::vector<float> floats(reals.begin(), reals.end());
+    value = Tensor::of<float>({static_cast<std::int64_t>(floats.size())},
+                              std::span<const float>(floats));
+  }
+  if (const auto list = c.optional_integers("value_ints")) {
+    c.set(c.integers_constant(*list));
+    return;
+  }
+  if (c.has_attribute("value_string") || c.has_attribute("value_strings")) {
+    fail_unsupported("Texts are not supported.");
+  }
+  if (!value) fail("The value is missing.");
+  if (!c.wants(0)) return;
+  c.set(c.importer().weight(c.frame(), c.node().outputs[0], *std::move(value)));
+}
+
+void range(NodeContext& c) {
+  const Value start = c.in(0), limit = c.in(1), delta = c.in(2);
+  const DType dtype = start.dtype();
+  const auto from = c.known_reals(start), to = c.known_reals(limit), by = c.known_reals(delta);
+  const auto dim = c.known_shape(limit);
+  const bool counts = from && by && from->size() == 1 && by->size() == 1;
+  if (counts && (*from)[0] == 0 && (*by)[0] == 1 && dim && dim->size() == 1 &&
+      !(*dim)[0].text().empty()) {
+    c.set(c.add(op::Iota{dtype, {(*dim)[0]}, 0}, {}));
+    return;
+  }
+  if (!counts || !to || to->size() != 1) {
+    c.set(c.add(op::DynamicRange{}, {start, limit, delta}));
+    return;
+  }
+  if ((*by)[0] == 0) fail("A step of 0 is not possible.");
+  const double count = std::max(std::ceil(((*to)[0] - (*from)[0]) / (*by)[0]), 0.0);
+  if (!(count < 1e12)) fail("A range of ({}) elements is too long.", count);
+  const Value steps = c.add(op::Iota{dtype, {static_cast<std::int64_t>(count)}, 0}, {});
+  c.set(steps * reshape(delta, {}) + reshape(start, {}));
+}
+
+// Indices along the last two axes, as i64 [rows, columns].
+std::pair<Value, Value> row_and_column(NodeContext& c, const Value& x) {
+  const Shape shape(x.shape().end() - 2, x.shape().end());
+  return {c.add(op::Iota{i64, shape, 0}, {}), c.add(op::Iota{i64, shape, 1}, {})};
+}
+
+void trilu(NodeContext& c) {
+  const Value x = c.in(0);
+  if (x.rank() < 2) fail("It takes matrices, not {}.", x.type().text());
+  const auto [row, column] = row_and_column(c, x);
+  const Value shifted = c.has(1) ? row + reshape(c.in(1), {}) : row;
+  const bool upper = c.flag("upper", true);
+  const Value kept = upper ? less_equal(shifted, column) : less_equal(column, shifted);
+  c.set(select(kept, x, c.scalar(x.dtype(), 0)));
+}
+
+void eye_like(NodeContext& c) {
+  const Value x = c.in(0);
+  if (x.rank() != 2) fail("It takes a matrix, not {}.", x.type().text());
+  const auto [row, column] = row_and_column(c, x);
+  const Value diagonal = equal(row + c.scalar(i64, static_cast<double>(c.integer("k", 0))), column);
+  c.set(cast(diagonal, c.element_type("dtype", x.dtype())));
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+std::int64_t block_size(NodeContext& c) {
+  const auto size = c.integer("blocksize");
+  if (size <= 0) fail("The block size ({}) is not positive.", size);
+  return size;
+}
+
+void depth_to_space(NodeContext& c) {
+  const Value x = c.in(0);
+  const Dim b = block_size(c);
+  if (x.rank() != 4) fail("It takes [N,C,H,W], not {}.", x.type().text());
+  const std::string mode = c.text("mode", "DCR");
+  const Shape& s = x.shape();
+  const Dim depth = floor_div(s[1], b * b);
+  const bool depth_first = mode == "DCR";
+  if (!depth_first && mode != "CRD") fail("The mode ({}) is unknown.", mode);
+  const Value apart = depth_first ? reshape(x, {s[0], b, b, depth, s[2], s[3]})
+                                  : reshape(x, {s[0], depth, b, b, s[2], s[3]});
+  const Axes perm = depth_first ? Axes{0, 3, 4, 1, 5, 2} : Axes{0, 1, 4, 2, 5, 3};
+  c.set(reshape(transpose(apart, perm), {s[0], depth, s[2] * b, s[3] * b}));
+}
+
+void space_to_depth(NodeContext& c) {
+  const Value x = c.in(0);
+  const Dim b = block_size(c);
+  if (x.rank() != 4) fail("It takes [N,C,H,W], not {}.", x.type().text());
+  const Shape& s = x.shape();
+  const Dim height = floor_div(s[2], b), width = floor_div(s[3], b);
+  const std::string mode = c.text("mode", "DCR");
+  const bool depth_first = mode == "DCR";
+  const Value apart = reshape(x, {s[0], s[1], height, b, width, b});
+  const Axes perm = depth_first ? Axes{0, 3, 5, 1, 2, 4} : Axes{0, 1, 3, 5, 2, 4};
+  c.set(reshape(transpose(apart, perm), {s[0], s[1] * b * b, height, width}));
+}
+
+void center_crop_pad(NodeContext& c) {
+  Value x = c.in(0);
+  const Axes sizes = known_or_fail(c, 1, "shape");
+  Axes all;
+  for (int i = 0; i < x.rank(); ++i) all.push_back(i);
+  const Axes axes = c.integers("axes", all);
+  if (sizes.size() != axes.size()) {
+    fail("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
+  }
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = normal_axis(axes[i], x.rank());
+    const auto now = static_dim(x, axis), wanted = sizes[i];
+    if (wanted < now) {
+      const auto start = (now - wanted) / 2;
+      x = slice_axis(c, x, axis, start, start + wanted);
+    } else if (wanted > now) {
+      Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
+      low[static_cast<std::size_t>(axis)] = (wanted - now) / 2;
+      high[static_cast<std::size_t>(axis)] = wanted - now - (wanted - now) / 2;
+      x = pad(x, low, high);
+    }
+  }
+  c.set(x);
+}
+
+constexpr OpEntry entries[] = {
+    {"Shape", 1, shape_of}, {"Size", 1, size_of_tensor},
+    {"Reshape", 5, reshape_node}, {"Reshape", 1, reshape_by_attribute},
+    {"Transpose", 1, transpose_node}, {"Squeeze", 1, squeeze_node},
+    {"Unsqueeze", 1, unsqueeze_node}, {"Flatten", 1, flatten}, {"Concat", 1, concat_node},
+    {"Split", 1, split_node}, {"Slice", 10, slice_node}, {"Slice", 1, slice_by_attributes},
+    {"Pad", 11, pad_node}, {"Pad", 1, pad_by_attributes}, {"Expand", 8, expand},
+    {"Tile", 6, tile}, {"Tile", 1, tile_one_axis}, {"ConstantOfShape", 9, constant_of_shape},
+    {"Constant", 1, constant}, {"Range", 11, range}, {"Trilu", 14, trilu},
+    {"EyeLike", 9, eye_like}, {"DepthToSpace", 1, depth_to_space},
+    {"SpaceToDepth", 1, space_to_depth}, {"CenterCropPad", 18, center_crop_pad},
+};
+
+}  // namespace
+
+OpEntries shape_entries() { return entries; }
+
+}  // namespace rlx::onnx
