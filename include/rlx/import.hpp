@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "rlx/graph.hpp"
 #include "rlx/result.hpp"
@@ -16,7 +17,14 @@ struct ImportOptions {
   /// Dims of inputs that are known before the import, by input name: shape arithmetic folds with them at once.
   /// Without them symbolic dims stay symbols ("batch"); an unnamed dim becomes the symbol "INPUT:AXIS".
   std::map<std::string, Dims> input_dims;
+  /// Values that inputs will have, where known. An input [n] or [] of few elements whose value decides dims, axes or
+  /// trip counts is fixed to its value; it stays an input of the graph, but must then be fed that value. Others are
+  /// not looked at.
+  std::map<std::string, Tensor> input_values;
 };
+
+/// The names of the inputs that a model wants to be fed, in order.
+Result<std::vector<std::string>> onnx_inputs(const std::filesystem::path& file);
 
 /// An ONNX model file as a graph with its weights attached (mapped, not copied, where the file allows).
 /// External data must lie in the model's folder. Errors: bad_input for a broken file, unsupported with every op and type that

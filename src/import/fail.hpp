@@ -23,13 +23,13 @@ template <class... Args>
   throw Exception(Error{ErrorKind::unsupported, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-/// Runs `work` and turns what it throws into an Error that ends with the place.
+/// Runs `work` and turns what it throws into an Error that ends with the place, if one is given.
 template <class Work>
 auto guarded(const std::string& place, Work&& work) -> Result<decltype(work())> {
   try {
     return work();
   } catch (const Exception& exception) {
-    return Error(exception.error()).while_(place);
+    return place.empty() ? exception.error() : Error(exception.error()).while_(place);
   } catch (const std::bad_alloc&) {
     return Error{ErrorKind::bad_input, "There is not enough memory."}.while_(place);
   } catch (const std::exception& exception) {

@@ -18,7 +18,7 @@ Bytes map_file(const std::filesystem::path& file) {
   if (descriptor < 0) {
     fail("The file ({}) cannot be opened: {}.", file.string(), std::strerror(errno));
   }
-  struct stat facts {};
+  struct stat facts{};
   const bool regular = fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode);
   const auto size = static_cast<std::size_t>(regular ? facts.st_size : 0);
   void* address = MAP_FAILED;

@@ -8,7 +8,6 @@ namespace {
 
 bool is_negative(const Dim& dim) { return !dim.is_static() && dim.text().empty(); }
 
-
 // Takes one element equal to `dim` out of the list.
 bool take(std::vector<Dim>& dims, const Dim& dim) {
   const auto found = std::find(dims.begin(), dims.end(), dim);

@@ -36,7 +36,8 @@ std::set<std::string> initializer_names(const GraphProto& graph) {
   return names;
 }
 
-// Names used in a graph (or the graphs inside it) that nothing in it defines, in order of first use.
+// Names used in a graph (or the graphs inside it) that nothing in it defines, in order of first
+// use.
 class FreeNames {
  public:
   void add(const GraphProto& graph, std::set<std::string> defined) {
@@ -67,6 +68,15 @@ bool is_repeated_inside(const Frame& frame, const Value& value) {
 }
 
 }  // namespace
+
+std::vector<std::string> fed_inputs(const ModelProto& model) {
+  const std::set<std::string> initializers = initializer_names(model.graph);
+  std::vector<std::string> names;
+  for (const ValueInfo& input : model.graph.inputs) {
+    if (!initializers.contains(input.name)) names.push_back(input.name);
+  }
+  return names;
+}
 
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
   for (const FunctionProto& function : model.functions) {
@@ -100,8 +110,8 @@ void Importer::define(Frame& frame, const std::string& name, Value value) {
 
 Value Importer::weight(Frame& frame, const std::string& name, Tensor tensor) {
   constexpr std::int64_t small_floats = 8, small_integers = 1024;
-  const bool narrow = tensor.dtype() == i8 || tensor.dtype() == u8 || tensor.dtype() == i4 ||
-                      tensor.dtype() == u4;
+  const bool narrow =
+      tensor.dtype() == i8 || tensor.dtype() == u8 || tensor.dtype() == i4 || tensor.dtype() == u4;
   const bool large = (is_float(tensor.dtype()) && tensor.elements() > small_floats) ||
                      (narrow && tensor.elements() > small_integers);
   if (!frame.top || !large) return frame.graph->constant(std::move(tensor));
@@ -115,6 +125,7 @@ Graph Importer::import() {
   Graph graph;
   ShapeValues shapes;
   Frame frame;
+  main_ = &graph;
   frame.graph = &graph;
   frame.shapes = &shapes;
   frame.opsets = &model_.opsets;
@@ -188,8 +199,7 @@ void Importer::import_inputs(Frame& frame) {
       } else if (has_dims) {
         shape.emplace_back(given->second[i]);
       } else if (is_named(dim)) {
-        shape.push_back(bound != symbols.end() ? Dim(bound->second)
-                                               : Dim(symbol_name(dim.symbol)));
+        shape.push_back(bound != symbols.end() ? Dim(bound->second) : Dim(symbol_name(dim.symbol)));
       } else {
         shape.emplace_back(symbol_name(input.name) + ":" + std::to_string(i));
       }
@@ -197,8 +207,35 @@ void Importer::import_inputs(Frame& frame) {
     const auto dtype = dtype_of_element(type.elem_type);
     const Value value = frame.graph->input(input.name, dtype.value_or(f32), shape);
     if (value.type().is_static()) checked_elements(value.type().dims(), "The input");
-    define(frame, input.name, value);
+    const auto fixed = options_.input_values.find(input.name);
+    const bool is_fixed = fixed_.contains(input.name) && fixed != options_.input_values.end();
+    define(frame, input.name, is_fixed ? frame.graph->constant(fixed->second) : value);
   }
+}
+
+void Importer::want(const Frame& frame, ValueId id) {
+  constexpr std::int64_t few = 64;
+  std::set<std::string> inputs;
+  std::set<std::int32_t> seen;
+  std::vector<std::int32_t> open{id.node};
+  while (!open.empty()) {
+    const std::int32_t index = open.back();
+    open.pop_back();
+    if (index < 0 || !seen.insert(index).second) continue;
+    const Node& node = frame.graph->nodes()[static_cast<std::size_t>(index)];
+    for (const ValueId input : node.inputs) open.push_back(input.node);
+    if (node.op.is<op::State>()) return;
+    const auto* input = node.op.as<op::Input>();
+    if (!input) continue;
+    const auto value = options_.input_values.find(input->name);
+    if (frame.graph != main_ || value == options_.input_values.end() ||
+        value->second.dims().size() > 1 || value->second.elements() > few ||
+        value->second.dtype() != input->dtype) {
+      return;
+    }
+    inputs.insert(input->name);
+  }
+  wanted_.insert(inputs.begin(), inputs.end());
 }
 
 void Importer::import_initializers(Frame& frame, const GraphProto& graph) {

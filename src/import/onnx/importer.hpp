@@ -31,15 +31,23 @@ struct Frame {
 
 class Importer {
  public:
-  Importer(const ModelProto& model, TensorSource& source, const ImportOptions& options)
-      : model_(model), source_(source), options_(options) {}
+  /// `fixed`: inputs that take their value from the options.
+  Importer(const ModelProto& model, TensorSource& source, const ImportOptions& options,
+           const std::set<std::string>& fixed)
+      : model_(model), source_(source), options_(options), fixed_(fixed) {}
 
   Graph import();
+
+  /// Inputs not yet fixed whose values, which the options hold, somebody asked for.
+  const std::set<std::string>& wanted() const { return wanted_; }
 
   // ---- for NodeContext and handlers
   Value find_value(const Frame& frame, const std::string& name) const;
   bool knows(const Frame& frame, const std::string& name) const;
   void define(Frame& frame, const std::string& name, Value value);
+  /// Notes the inputs that the value depends on, where it depends on inputs with given values
+  /// alone.
+  void want(const Frame& frame, ValueId id);
   Tensor load(const TensorProto& proto) { return source_.load(proto); }
   /// A weight: a param where it is large and of the model's own graph, else a constant.
   Value weight(Frame& frame, const std::string& name, Tensor tensor);
@@ -58,7 +66,6 @@ class Importer {
  private:
   using InputDims = std::map<std::string, std::int64_t>;
 
-  void check_support() const;
   void import_inputs(Frame& frame);
   InputDims bound_symbols(const std::set<std::string>& initializers) const;
   void import_initializers(Frame& frame, const GraphProto& graph);
@@ -70,8 +77,14 @@ class Importer {
   const ModelProto& model_;
   TensorSource& source_;
   const ImportOptions& options_;
+  const std::set<std::string>& fixed_;
+  std::set<std::string> wanted_;
+  const Graph* main_ = nullptr;
   std::int64_t imported_nodes_ = 0;
 };
+
+/// Names of the model's inputs without those that have an initializer.
+std::vector<std::string> fed_inputs(const ModelProto& model);
 
 /// The model's function of that name, or null.
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);

@@ -1,4 +1,5 @@
-// Decoding ONNX messages from the wire format; field numbers are those of the standard's onnx.proto.
+// Decoding ONNX messages from the wire format; field numbers are those of the standard's
+// onnx.proto.
 #include "import/onnx/model.hpp"
 
 #include <array>
@@ -194,8 +195,10 @@ void Decoder::attribute(ByteSpan bytes, AttributeProto& out, int depth) {
         break;
       case 3: out.integer = integer(field); break;
       case 4: out.text = text(field); break;
-      case 5: case 10: tensor(message(field), out.tensors.emplace_back()); break;
-      case 6: case 11: graph(message(field), out.graphs.emplace_back(), depth + 1); break;
+      case 5:
+      case 10: tensor(message(field), out.tensors.emplace_back()); break;
+      case 6:
+      case 11: graph(message(field), out.graphs.emplace_back(), depth + 1); break;
       case 7: reals(field, out.reals); break;
       case 8: integers(field, out.integers); break;
       case 9: out.texts.push_back(text(field)); break;
@@ -327,11 +330,11 @@ std::optional<DType> dtype_of_element(std::int32_t elem_type) {
 
 std::string element_name(std::int32_t elem_type) {
   static constexpr std::array<std::string_view, 29> names = {
-      "undefined", "float",      "uint8",          "int8",       "uint16",         "int16",
-      "int32",     "int64",      "string",         "bool",       "float16",        "double",
-      "uint32",    "uint64",     "complex64",      "complex128", "bfloat16",       "float8e4m3fn",
-      "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4",           "float4e2m1",
-      "float8e8m0", "uint2",     "int2",           "float6e2m3", "float6e3m2"};
+      "undefined",      "float",      "uint8",          "int8",       "uint16",    "int16",
+      "int32",          "int64",      "string",         "bool",       "float16",   "double",
+      "uint32",         "uint64",     "complex64",      "complex128", "bfloat16",  "float8e4m3fn",
+      "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4",      "int4",      "float4e2m1",
+      "float8e8m0",     "uint2",      "int2",           "float6e2m3", "float6e3m2"};
   if (elem_type >= 0 && elem_type < static_cast<std::int32_t>(names.size())) {
     return std::string(names[static_cast<std::size_t>(elem_type)]);
   }

@@ -20,7 +20,7 @@ struct TensorProto {
   std::string name;
   std::vector<std::int64_t> dims;
   std::int32_t data_type = 0;
-  ByteSpan raw;                       ///< raw_data
+  ByteSpan raw;  ///< raw_data
   bool has_raw = false;
   /// float_data, int32_data, int64_data, double_data, uint64_data as they stand in the file: packed
   /// numbers, or one number a part (`loose`).
@@ -57,9 +57,21 @@ struct GraphProto;
 
 struct AttributeProto {
   enum class Kind : std::uint8_t {
-    undefined = 0, real = 1, integer = 2, text = 3, tensor = 4, graph = 5, reals = 6,
-    integers = 7, texts = 8, tensors = 9, graphs = 10, sparse_tensor = 11, sparse_tensors = 12,
-    type_proto = 13, type_protos = 14
+    undefined = 0,
+    real = 1,
+    integer = 2,
+    text = 3,
+    tensor = 4,
+    graph = 5,
+    reals = 6,
+    integers = 7,
+    texts = 8,
+    tensors = 9,
+    graphs = 10,
+    sparse_tensor = 11,
+    sparse_tensors = 12,
+    type_proto = 13,
+    type_protos = 14
   };
   std::string name, reference;  ///< reference: of a function's attribute
   Kind kind = Kind::undefined;

@@ -41,13 +41,14 @@ void append(const Tensor& tensor, std::vector<Out>& out) {
 template <class Out>
 bool append_integers(const Tensor& tensor, std::vector<Out>& out) {
   switch (tensor.dtype()) {
-    case DType::i8: case DType::i4: append<std::int8_t>(tensor, out); return true;
+    case DType::i8:
+    case DType::i4: append<std::int8_t>(tensor, out); return true;
     case DType::i16: append<std::int16_t>(tensor, out); return true;
     case DType::i32: append<std::int32_t>(tensor, out); return true;
     case DType::i64: append<std::int64_t>(tensor, out); return true;
-    case DType::u8: case DType::u4: case DType::boolean:
-      append<std::uint8_t>(tensor, out);
-      return true;
+    case DType::u8:
+    case DType::u4:
+    case DType::boolean: append<std::uint8_t>(tensor, out); return true;
     case DType::u16: append<std::uint16_t>(tensor, out); return true;
     case DType::u32: append<std::uint32_t>(tensor, out); return true;
     case DType::u64: append<std::uint64_t>(tensor, out); return true;
@@ -271,6 +272,7 @@ std::optional<Tensor> NodeContext::known(Value value) const {
   if (const auto* param = op.as<op::Param>()) {
     if (!param->data.empty()) return param->data;
   }
+  if (!frame_.shapes->contains(value.id())) importer_.want(frame_, value.id());
   return std::nullopt;
 }
 
@@ -289,10 +291,11 @@ std::optional<std::vector<double>> NodeContext::known_reals(Value value) const {
 
 std::optional<Shape> NodeContext::known_shape(Value value) const {
   if (!value) return std::nullopt;
-  if (const auto numbers = known_integers(value)) return Shape(numbers->begin(), numbers->end());
   const auto found = frame_.shapes->find(value.id());
-  if (found == frame_.shapes->end()) return std::nullopt;
-  return found->second;
+  if (found != frame_.shapes->end()) return found->second;
+  const auto numbers = known_integers(value);
+  if (!numbers) return std::nullopt;
+  return Shape(numbers->begin(), numbers->end());
 }
 
 void NodeContext::remember_shape(Value value, Shape shape) const {

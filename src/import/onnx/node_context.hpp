@@ -76,6 +76,8 @@ class NodeContext {
   void check_attributes() const;
 
   // ---- values known while importing
+  /// The value of a constant or weight. Where it depends on inputs that could be fixed, they will
+  /// be (see ImportOptions::input_values).
   std::optional<Tensor> known(Value value) const;
   std::optional<Axes> known_integers(Value value) const;
   std::optional<std::vector<double>> known_reals(Value value) const;

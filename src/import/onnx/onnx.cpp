@@ -12,10 +12,26 @@ Graph import_bytes(const Bytes& bytes, const std::filesystem::path& folder,
                    const ImportOptions& options) {
   const onnx::ModelProto model = onnx::decode_model(bytes.span());
   onnx::TensorSource source(bytes, folder);
-  return onnx::Importer(model, source, options).import();
+  // Each round fixes the inputs whose values the round before asked for.
+  std::set<std::string> fixed;
+  while (true) {
+    onnx::Importer importer(model, source, options, fixed);
+    auto graph = importing::guarded("", [&] { return importer.import(); });
+    const std::size_t before = fixed.size();
+    fixed.insert(importer.wanted().begin(), importer.wanted().end());
+    if (fixed.size() > before) continue;
+    return std::move(graph).value();
+  }
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> onnx_inputs(const std::filesystem::path& file) {
+  return importing::guarded("reading " + file.string(), [&] {
+    const Bytes bytes = importing::map_file(file);
+    return onnx::fed_inputs(onnx::decode_model(bytes.span()));
+  });
+}
 
 Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   return importing::guarded("importing " + file.string(), [&] {
@@ -26,7 +42,7 @@ Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions
 
 Result<Graph> import_onnx(std::span<const std::byte> model, const ImportOptions& options) {
   return importing::guarded("importing a model from memory",
-                         [&] { return import_bytes(importing::borrow(model), {}, options); });
+                            [&] { return import_bytes(importing::borrow(model), {}, options); });
 }
 
 }  // namespace rlx

@@ -20,8 +20,8 @@ void gather_nd(NodeContext& c) {
 ScatterMode scatter_mode(NodeContext& c) {
   const std::string mode = c.text("reduction", "none");
   if (mode == "none") return ScatterMode::assign;
-  for (const ScatterMode m : {ScatterMode::add, ScatterMode::mul, ScatterMode::min,
-                              ScatterMode::max}) {
+  for (const ScatterMode m :
+       {ScatterMode::add, ScatterMode::mul, ScatterMode::min, ScatterMode::max}) {
     if (enum_names(m)[static_cast<std::size_t>(m)] == mode) return m;
   }
   fail("The reduction ({}) is unknown.", mode);
@@ -80,16 +80,21 @@ void unique(NodeContext& c) {
 
 void non_max_suppression(NodeContext& c) {
   const op::NonMaxSuppression attributes{c.flag("center_point_box")};
-  c.set(c.add(attributes,
-              {c.in(0), c.in(1), c.optional(2), c.optional(3), c.optional(4)}));
+  c.set(c.add(attributes, {c.in(0), c.in(1), c.optional(2), c.optional(3), c.optional(4)}));
 }
 
 constexpr OpEntry entries[] = {
-    {"Gather", 1, gather_node}, {"GatherElements", 11, gather_elements},
-    {"GatherND", 11, gather_nd}, {"Scatter", 9, scatter_elements},
-    {"ScatterElements", 11, scatter_elements}, {"ScatterND", 11, scatter_nd},
-    {"OneHot", 9, one_hot}, {"ReverseSequence", 10, reverse_sequence},
-    {"NonZero", 9, non_zero}, {"Compress", 9, compress}, {"Unique", 11, unique},
+    {"Gather", 1, gather_node},
+    {"GatherElements", 11, gather_elements},
+    {"GatherND", 11, gather_nd},
+    {"Scatter", 9, scatter_elements},
+    {"ScatterElements", 11, scatter_elements},
+    {"ScatterND", 11, scatter_nd},
+    {"OneHot", 9, one_hot},
+    {"ReverseSequence", 10, reverse_sequence},
+    {"NonZero", 9, non_zero},
+    {"Compress", 9, compress},
+    {"Unique", 11, unique},
     {"NonMaxSuppression", 10, non_max_suppression},
 };
 

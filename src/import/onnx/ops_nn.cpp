@@ -41,7 +41,8 @@ void conv_node(NodeContext& c) {
   c.set(conv(x, w, attributes, c.optional(2)));
 }
 
-// The wanted output size, where given, decides the padding: total = stride (in - 1) + output padding
+// The wanted output size, where given, decides the padding: total = stride (in - 1) + output
+// padding
 // + window - out, the larger half at the end for SAME_UPPER, at the start else.
 void pad_for_output(Windows& windows, const Value& x, const Axes& output, const Axes& extra,
                     bool upper) {
@@ -99,8 +100,8 @@ Shape kernel_shape(NodeContext& c) {
 void max_pool(NodeContext& c) {
   const Value x = c.in(0);
   const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
-  op::WindowReduce attributes{Reduction::max, w.sizes, w.strides, w.pad_low, w.pad_high,
-                              w.dilations};
+  op::WindowReduce attributes{Reduction::max, w.sizes,    w.strides,
+                              w.pad_low,      w.pad_high, w.dilations};
   const bool column_major = c.flag("storage_order");
   c.set(0, c.add(attributes, {x}));
   if (c.wants(1)) {
@@ -113,8 +114,8 @@ void max_pool(NodeContext& c) {
 void average_pool(NodeContext& c) {
   const Value x = c.in(0);
   const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
-  op::WindowReduce attributes{Reduction::mean, w.sizes, w.strides, w.pad_low, w.pad_high,
-                              w.dilations};
+  op::WindowReduce attributes{Reduction::mean, w.sizes,    w.strides,
+                              w.pad_low,       w.pad_high, w.dilations};
   attributes.count_include_pad = c.flag("count_include_pad");
   if (attributes.count_include_pad) {
     c.set(average_with_padding(c, x, w));
@@ -128,8 +129,8 @@ void lp_pool(NodeContext& c) {
   const Value x = c.in(0);
   const double p = c.version() < 2 ? c.real("p", 2) : static_cast<double>(c.integer("p", 2));
   const Windows w = windows_of(c, x, kernel_shape(c), Padding::pool);
-  const op::WindowReduce attributes{Reduction::sum, w.sizes, w.strides, w.pad_low, w.pad_high,
-                                    w.dilations};
+  const op::WindowReduce attributes{Reduction::sum, w.sizes,    w.strides,
+                                    w.pad_low,      w.pad_high, w.dilations};
   const Value total = c.add(attributes, {pow(abs(x), scalar_like(c, x, p))});
   c.set(pow(total, scalar_like(c, x, 1 / p)));
 }
@@ -152,11 +153,16 @@ void global_lp_pool(NodeContext& c) {
 }
 
 constexpr OpEntry entries[] = {
-    {"MatMul", 1, matmul_node}, {"Gemm", 1, gemm}, {"Conv", 1, conv_node},
-    {"ConvTranspose", 1, conv_transpose}, {"MaxPool", 1, max_pool},
-    {"AveragePool", 1, average_pool}, {"LpPool", 1, lp_pool},
+    {"MatMul", 1, matmul_node},
+    {"Gemm", 1, gemm},
+    {"Conv", 1, conv_node},
+    {"ConvTranspose", 1, conv_transpose},
+    {"MaxPool", 1, max_pool},
+    {"AveragePool", 1, average_pool},
+    {"LpPool", 1, lp_pool},
     {"GlobalAveragePool", 1, global_pool<Reduction::mean>},
-    {"GlobalMaxPool", 1, global_pool<Reduction::max>}, {"GlobalLpPool", 1, global_lp_pool},
+    {"GlobalMaxPool", 1, global_pool<Reduction::max>},
+    {"GlobalLpPool", 1, global_lp_pool},
 };
 
 }  // namespace

@@ -143,13 +143,20 @@ void dropout(NodeContext& c) {
 }
 
 constexpr OpEntry entries[] = {
-    {"Softmax", 13, along_axis<op::Softmax>}, {"Softmax", 1, flattened<op::Softmax>},
-    {"LogSoftmax", 13, along_axis<op::LogSoftmax>}, {"LogSoftmax", 1, flattened<op::LogSoftmax>},
-    {"Hardmax", 13, along_axis<op::Hardmax>}, {"Hardmax", 1, flattened<op::Hardmax>},
-    {"BatchNormalization", 1, batch_norm}, {"InstanceNormalization", 1, instance_norm},
-    {"LayerNormalization", 17, layer_normalization}, {"RMSNormalization", 23, rms_normalization},
-    {"GroupNormalization", 18, group_normalization}, {"LpNormalization", 1, lp_normalization},
-    {"LRN", 1, local_response_norm}, {"Dropout", 1, dropout},
+    {"Softmax", 13, along_axis<op::Softmax>},
+    {"Softmax", 1, flattened<op::Softmax>},
+    {"LogSoftmax", 13, along_axis<op::LogSoftmax>},
+    {"LogSoftmax", 1, flattened<op::LogSoftmax>},
+    {"Hardmax", 13, along_axis<op::Hardmax>},
+    {"Hardmax", 1, flattened<op::Hardmax>},
+    {"BatchNormalization", 1, batch_norm},
+    {"InstanceNormalization", 1, instance_norm},
+    {"LayerNormalization", 17, layer_normalization},
+    {"RMSNormalization", 23, rms_normalization},
+    {"GroupNormalization", 18, group_normalization},
+    {"LpNormalization", 1, lp_normalization},
+    {"LRN", 1, local_response_norm},
+    {"Dropout", 1, dropout},
     {"MeanVarianceNormalization", 9, mean_variance_normalization},
 };
 

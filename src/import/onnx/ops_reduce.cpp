@@ -9,9 +9,9 @@ namespace {
 
 struct ReduceArguments {
   Value x;
-  Axes axes;              ///< empty: all
+  Axes axes;  ///< empty: all
   bool keep_dims = true;
-  bool nothing = false;   ///< empty axes that mean: reduce nothing
+  bool nothing = false;  ///< empty axes that mean: reduce nothing
 };
 
 // Axes moved from an attribute to an input in opset 18 (of ReduceSum in 13).
@@ -120,12 +120,20 @@ void top_k(NodeContext& c) {
 }
 
 constexpr OpEntry entries[] = {
-    {"ReduceSum", 1, plain<Reduction::sum, 13>}, {"ReduceMean", 1, plain<Reduction::mean>},
-    {"ReduceMax", 1, plain<Reduction::max>}, {"ReduceMin", 1, plain<Reduction::min>},
-    {"ReduceProd", 1, plain<Reduction::prod>}, {"ReduceL1", 1, l1}, {"ReduceL2", 1, l2},
-    {"ReduceSumSquare", 1, sum_square}, {"ReduceLogSum", 1, log_sum},
-    {"ReduceLogSumExp", 1, log_sum_exp}, {"ArgMax", 1, arg<true>}, {"ArgMin", 1, arg<false>},
-    {"CumSum", 11, cumulative<Reduction::sum>}, {"CumProd", 26, cumulative<Reduction::prod>},
+    {"ReduceSum", 1, plain<Reduction::sum, 13>},
+    {"ReduceMean", 1, plain<Reduction::mean>},
+    {"ReduceMax", 1, plain<Reduction::max>},
+    {"ReduceMin", 1, plain<Reduction::min>},
+    {"ReduceProd", 1, plain<Reduction::prod>},
+    {"ReduceL1", 1, l1},
+    {"ReduceL2", 1, l2},
+    {"ReduceSumSquare", 1, sum_square},
+    {"ReduceLogSum", 1, log_sum},
+    {"ReduceLogSumExp", 1, log_sum_exp},
+    {"ArgMax", 1, arg<true>},
+    {"ArgMin", 1, arg<false>},
+    {"CumSum", 11, cumulative<Reduction::sum>},
+    {"CumProd", 26, cumulative<Reduction::prod>},
     {"TopK", 1, top_k},
 };
 

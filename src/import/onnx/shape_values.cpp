@@ -1,5 +1,5 @@
-// Follows dims through integer arithmetic: what Shape gives keeps its symbols through gather, concat,
-// sums and products, so that a reshape to it has a shape in symbols.
+// Follows dims through integer arithmetic: what Shape gives keeps its symbols through gather,
+// concat, sums and products, so that a reshape to it has a shape in symbols.
 #include <algorithm>
 
 #include "import/onnx/importer.hpp"
@@ -81,13 +81,26 @@ std::optional<Shape> learned(NodeContext& c) {
   return same ? x : std::nullopt;
 }
 
+// Only what comes of dims is followed; everything else has no value before it runs.
+bool has_tracked_input(NodeContext& context, const Frame& frame) {
+  for (int i = 0; i < context.input_count(); ++i) {
+    if (context.has(i) && frame.shapes->contains(context.in(i).id())) return true;
+  }
+  return false;
+}
+
+bool is_constant(const Frame& frame, const Value& value) {
+  return frame.graph->node(value.id()).op.is<op::Constant>();
+}
+
 }  // namespace
 
 void track_shape_values(NodeContext& context, Frame& frame) {
   if (!context.node().domain.empty() || !context.has(0) || !context.wants(0)) return;
   const Value result = context.importer().find_value(frame, context.node().outputs[0]);
   if (!result || !is_integer(result.dtype()) || result.rank() > 1) return;
-  if (frame.shapes->contains(result.id()) || context.known(result)) return;
+  if (frame.shapes->contains(result.id()) || is_constant(frame, result)) return;
+  if (!has_tracked_input(context, frame)) return;
   auto shape = learned(context);
   if (!shape || shape->size() > max_tracked) return;
   frame.shapes->emplace(result.id(), *std::move(shape));

@@ -17,8 +17,8 @@ class SupportCheck {
   void run() {
     const auto opset = model_.opsets.find("");
     if (opset != model_.opsets.end() && opset->second > newest_opset) {
-      missing_.insert(fmt::format("opset version {} (known up to {})", opset->second,
-                                  newest_opset));
+      missing_.insert(
+          fmt::format("opset version {} (known up to {})", opset->second, newest_opset));
     }
     for (const ValueInfo& input : model_.graph.inputs) value_type(input);
     for (const ValueInfo& output : model_.graph.outputs) value_type(output);

@@ -87,10 +87,13 @@ class NumberSink {
 
 const TensorProto::Numbers& numbers_of(const TensorProto& proto, DType dtype) {
   switch (dtype) {
-    case DType::f32: case DType::c64: return proto.floats;
-    case DType::f64: case DType::c128: return proto.doubles;
+    case DType::f32:
+    case DType::c64: return proto.floats;
+    case DType::f64:
+    case DType::c128: return proto.doubles;
     case DType::i64: return proto.int64s;
-    case DType::u32: case DType::u64: return proto.uint64s;
+    case DType::u32:
+    case DType::u64: return proto.uint64s;
     default: return proto.int32s;
   }
 }

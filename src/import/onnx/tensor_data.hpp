@@ -19,8 +19,8 @@ class TensorSource {
   TensorSource(importing::Bytes model, std::filesystem::path folder)
       : model_(std::move(model)), folder_(std::move(folder)) {}
 
-  /// Throws where the numbers do not fit the dims, the dtype is not supported, or external data lies
-  /// outside the folder.
+  /// Throws where the numbers do not fit the dims, the dtype is not supported, or external data
+  /// lies outside the folder.
   Tensor load(const TensorProto& proto);
 
  private:

@@ -47,8 +47,8 @@ void check(const Windows& w) {
   const auto small = [](std::int64_t value) { return value > (std::int64_t{1} << 31); };
   for (std::size_t i = 0; i < spatial; ++i) {
     if (w.sizes[i] <= 0 || w.strides[i] <= 0 || w.dilations[i] <= 0) {
-      fail("Window ({}), stride ({}) and dilation ({}) must be positive.", w.sizes[i],
-           w.strides[i], w.dilations[i]);
+      fail("Window ({}), stride ({}) and dilation ({}) must be positive.", w.sizes[i], w.strides[i],
+           w.dilations[i]);
     }
     if (small(w.sizes[i]) || small(w.strides[i]) || small(w.dilations[i]) || small(w.pad_low[i]) ||
         small(w.pad_high[i])) {
@@ -96,8 +96,8 @@ Windows windows_of(NodeContext& c, const Value& x, const Shape& window, Padding 
 }
 
 Value average_with_padding(NodeContext& c, const Value& x, const Windows& w) {
-  op::WindowReduce attributes{Reduction::mean, w.sizes, w.strides, w.pad_low, w.pad_high,
-                              w.dilations};
+  op::WindowReduce attributes{Reduction::mean, w.sizes,    w.strides,
+                              w.pad_low,       w.pad_high, w.dilations};
   const bool even = std::all_of(w.overhang.begin(), w.overhang.end(),
                                 [](std::int64_t overhang) { return overhang == 0; });
   if (even) {
