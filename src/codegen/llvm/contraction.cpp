@@ -175,7 +175,7 @@ class ContractionEmitter {
     inner.begin = part.argument(1);
     inner.end = part.argument(2);
     inner.scratch = part.argument(3);
-    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, contraction_.row_epilogue));
+    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, contraction_.row_epilogue, true));
     builder_.CreateRetVoid();
     const std::int64_t rows = plan_.batches * plan_.rows;
     if (shape.work_items != rows) {

@@ -70,7 +70,8 @@ struct KernelShape {
 };
 
 /// Emit the whole body; the builder stands before the final `ret void` afterwards.
-Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest);
+/// `rows`: a work item is one point of the parallel dims, row-major (the epilogue of whole rows).
+Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows = false);
 Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction);
 
 }  // namespace rlx::codegen

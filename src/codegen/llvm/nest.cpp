@@ -217,11 +217,11 @@ const loop::Access& NestEmitter::access(std::size_t number) const {
   return nest_.stores[number - nest_.accesses.size()].access;
 }
 
-Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest) {
+Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows) {
   if (const auto reason = cannot_generate(emitter.kernel, nest.nodes)) {
     return Error{ErrorKind::unsupported, *reason};
   }
-  NestEmitter nest_emitter(emitter, plan_nest(nest, emitter.machine));
+  NestEmitter nest_emitter(emitter, plan_nest(nest, emitter.machine, rows));
   nest_emitter.emit();
   return nest_emitter.shape();
 }

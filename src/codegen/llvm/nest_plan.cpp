@@ -87,14 +87,16 @@ bool has_positions(const loop::Nest& nest) {
 }
 
 /// Drops dims of extent 1, orders the parallel ones by the first store's strides, merges
-/// neighbours.
-void normalise(loop::Nest& nest) {
-  if (!has_reduce(nest)) nest.parallel_dims = static_cast<std::int32_t>(nest.extents.size());
+/// neighbours. With `rows` the parallel dims keep their order and the last dim stays.
+void normalise(loop::Nest& nest, bool rows) {
+  if (!rows && !has_reduce(nest))
+    nest.parallel_dims = static_cast<std::int32_t>(nest.extents.size());
   std::vector<int> order;
   for (int dim = 0; dim < static_cast<int>(nest.extents.size()); ++dim) {
-    if (nest.extents[static_cast<std::size_t>(dim)] != 1) order.push_back(dim);
+    const bool last = dim + 1 == static_cast<int>(nest.extents.size());
+    if (nest.extents[static_cast<std::size_t>(dim)] != 1 || (rows && last)) order.push_back(dim);
   }
-  if (!nest.stores.empty()) {
+  if (!rows && !nest.stores.empty()) {
     const std::vector<std::int64_t>& strides = nest.stores.front().access.strides;
     const auto parallel_end = std::find_if(order.begin(), order.end(),
                                            [&](int dim) { return dim >= nest.parallel_dims; });
@@ -170,10 +172,11 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
          std::max(extent, 1.0);
 }
 
-/// The dim with the least cost; it becomes the last of its kind.
-int choose_vector_dim(loop::Nest& nest, const Machine& machine) {
+/// The dim with the least cost (with `rows` the last one); it becomes the last of its kind.
+int choose_vector_dim(loop::Nest& nest, const Machine& machine, bool rows) {
   const std::vector<DimSet> node_dims = node_dims_of(nest);
   const int rank = static_cast<int>(nest.extents.size());
+  if (rows) return rank - 1;
   int best = -1;
   double least = 0;
   for (int dim = rank - 1; dim >= 0; --dim) {
@@ -193,10 +196,16 @@ int choose_vector_dim(loop::Nest& nest, const Machine& machine) {
 }
 
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
-/// them.
-void choose_items(NestPlan& plan) {
+/// them; with `rows` each point of the parallel dims.
+void choose_items(NestPlan& plan, bool rows) {
   const int parallel = plan.nest.parallel_dims;
   plan.items = 1;
+  if (rows && parallel > 0) {
+    plan.split_dim = parallel - 1;
+    plan.split_size = 1;
+    plan.items = plan.points(0, parallel);
+    return;
+  }
   if (parallel == 0) {
     plan.split_dim = 0;
     plan.split_size = 1;
@@ -287,11 +296,11 @@ std::vector<DimSet> node_dims_of(const loop::Nest& nest) {
   return dims;
 }
 
-NestPlan plan_nest(const loop::Nest& nest, const Machine& machine) {
+NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   NestPlan plan;
   plan.nest = nest;
-  normalise(plan.nest);
-  plan.vector_dim = choose_vector_dim(plan.nest, machine);
+  normalise(plan.nest, rows);
+  plan.vector_dim = choose_vector_dim(plan.nest, machine, rows);
   plan.node_dims = node_dims_of(plan.nest);
   plan.lanes = lanes_along(plan.nest, plan.node_dims, plan.vector_dim, machine);
 
@@ -317,7 +326,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine) {
   const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 4));
   const unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
-  choose_items(plan);
+  choose_items(plan, rows);
   return plan;
 }
 

@@ -39,7 +39,9 @@ struct NestPlan {
   DimSet reduced_dims() const;
 };
 
-NestPlan plan_nest(const loop::Nest& nest, const Machine& machine);
+/// With `rows` a work item is one point of the parallel dims, in row-major order, and lanes run
+/// along the last dim.
+NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows = false);
 
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);

@@ -1,0 +1,153 @@
+// Generated matrix products of all shapes and types against the oracle.
+#include "codegen/pack.hpp"
+#include "contraction_fixture.hpp"
+
+namespace rlx::codegen::testing {
+namespace {
+
+std::int64_t between(std::mt19937& random, std::int64_t low, std::int64_t high) {
+  return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+TEST(ContractionMatmul, every_small_number_of_rows) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t m = 1; m <= 26; ++m) {
+      SCOPED_TRACE(m);
+      expect_as_interpreted(matmul({.m = m, .n = 48, .k = 37}, target), target, 1e-5, 1);
+    }
+  }
+}
+
+TEST(ContractionMatmul, every_panel_width_and_tail) {
+  for (const Target& target : host_targets()) {
+    for (std::int32_t width : {16, 32, 48, 64}) {
+      for (std::int64_t n : {1, 15, 16, 17, 33, 64, 65, 100, 129}) {
+        SCOPED_TRACE(n);
+        const auto kernel = matmul({.m = 9, .n = n, .k = 20, .panel_width = width}, target);
+        expect_as_interpreted(kernel, target, 1e-5, 1);
+      }
+    }
+  }
+}
+
+TEST(ContractionMatmul, every_small_depth) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 200}) {
+      SCOPED_TRACE(k);
+      for (std::int64_t m : {1, 2, 13}) {
+        expect_as_interpreted(matmul({.m = m, .n = 70, .k = k}, target), target, 1e-5, 1);
+        const MatmulOptions transposed{
+            .m = m, .n = 70, .k = k, .packed = false, .transposed_b = true};
+        expect_as_interpreted(matmul(transposed, target), target, 1e-5, 1);
+      }
+    }
+  }
+}
+
+TEST(ContractionMatmul, random_shapes) {
+  std::mt19937 random(11);
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    MatmulOptions options{.m = between(random, 1, 70),
+                          .n = between(random, 1, 70),
+                          .k = between(random, 1, 70),
+                          .batch = between(random, 1, 4)};
+    options.packed = random() % 2 == 0;
+    options.transposed_a = random() % 4 == 0;
+    options.transposed_b = random() % 2 == 0;
+    for (const Target& target : host_targets()) {
+      expect_as_interpreted(matmul(options, target), target, 1e-5, round);
+    }
+  }
+}
+
+TEST(ContractionMatmul, element_types) {
+  struct Types {
+    DType a, b, accumulator;
+  };
+  for (const Types& types : {Types{f64, f64, f64}, Types{bf16, bf16, f32}, Types{f16, f16, f32},
+                             Types{bf16, f32, f32}, Types{f32, f16, f32}, Types{f32, f32, f64},
+                             Types{u8, i8, i32}, Types{i8, i8, i32}, Types{u8, u8, i32}}) {
+    SCOPED_TRACE(std::string(name_of(types.a)) + " x " + std::string(name_of(types.b)));
+    for (const Target& target : host_targets()) {
+      MatmulOptions options{.m = 13, .n = 45, .k = 39, .batch = 2};
+      options.a = types.a;
+      options.b = types.b;
+      options.accumulator = types.accumulator;
+      expect_as_interpreted(matmul(options, target), target, 1e-5, 1);
+      options.packed = false;
+      expect_as_interpreted(matmul(options, target), target, 1e-5, 2);
+      options.transposed_b = true;
+      expect_as_interpreted(matmul(options, target), target, 1e-5, 3);
+    }
+  }
+}
+
+TEST(ContractionMatmul, empty_domains_write_nothing) {
+  for (const Target& target : host_targets()) {
+    expect_as_interpreted(matmul({.m = 0, .n = 8, .k = 4}, target), target, 1e-5, 1);
+    expect_as_interpreted(matmul({.m = 4, .n = 8, .k = 4, .batch = 0}, target), target, 1e-5, 1);
+  }
+}
+
+TEST(ContractionMatmul, depth_zero_gives_zeros) {
+  for (const Target& target : host_targets()) {
+    expect_as_interpreted(matmul({.m = 4, .n = 8, .k = 0}, target), target, 1e-5, 1);
+  }
+}
+
+TEST(ContractionMatmul, complex_elements_are_refused) {
+  const Target target = host_targets().back();
+  loop::Kernel kernel = matmul({.m = 4, .n = 8, .k = 4}, target);
+  kernel.buffers[0].dtype = c64;
+  const auto code = generator()->generate(kernel, target);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(code.error().message, "A contraction of (c64 and f32) has no generated code.");
+}
+
+TEST(ContractionMatmul, the_same_kernel_gives_the_same_bytes) {
+  const Target target = host_targets().back();
+  const loop::Kernel kernel = matmul({.m = 33, .n = 70, .k = 40}, target);
+  EXPECT_EQ(generator()->generate(kernel, target)->object,
+            generator()->generate(kernel, target)->object);
+}
+
+TEST(Pack, any_strides_and_batches) {
+  std::vector<float> source(2 * 5 * 7 * 40);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<float>(i + 1);
+  // Element (batch, k0, k1, n) of weights that lie as [batch][n][k1][k0].
+  PackSource from{.data = source.data(),
+                  .offset = 0,
+                  .batches = 2,
+                  .batch_stride = 40 * 35,
+                  .k_extents = {5, 7},
+                  .k_strides = {1, 5},
+                  .n_stride = 35};
+  const PackedLayout layout{40, 35, 48, f32};
+  ASSERT_EQ(packed_bytes(layout, 2), 2U * 35 * 48 * 4);
+  std::vector<float> packed(2 * 35 * 48, -1.0F);
+  pack(from, layout, packed.data());
+  for (std::int64_t batch = 0; batch < 2; ++batch) {
+    for (std::int64_t k = 0; k < 35; ++k) {
+      for (std::int64_t n = 0; n < 48; ++n) {
+        const std::int64_t at = batch * 40 * 35 + n * 35 + k / 7 + (k % 7) * 5;
+        EXPECT_EQ(packed[(batch * 35 + k) * 48 + n], n < 40 ? source[at] : 0.0F);
+      }
+    }
+  }
+}
+
+TEST(Pack, panels_suit_the_columns) {
+  const Target wide{Isa::avx512, "", ""};
+  const auto width = [&](std::int64_t n) {
+    return choose_packed_layout(n, 1, f32, wide).panel_width;
+  };
+  EXPECT_EQ(width(8), 16);
+  EXPECT_EQ(width(32), 32);
+  EXPECT_EQ(width(96), 48);
+  EXPECT_EQ(width(1024), 64);
+  EXPECT_EQ(choose_packed_layout(1000, 1, f32, Target{}).panel_width, 16);
+}
+
+}  // namespace
+}  // namespace rlx::codegen::testing
