@@ -1,4 +1,7 @@
 // Reference evaluation of one op, or of a whole graph, on concrete tensors.
+#include <algorithm>
+#include <new>
+
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
 
@@ -58,7 +61,10 @@ Result<std::vector<Tensor>> evaluate_checked(const Op& op, std::span<const Tenso
     views.emplace_back(inputs[i]);
   }
   RLX_ASSIGN(const std::vector<Type> results, info.infer(op.attributes(), InferArgs{pointers}));
-  if (info.eval_dynamic) return info.eval_dynamic(op.attributes(), views);
+  const bool is_static = std::all_of(results.begin(), results.end(),
+                                     [](const Type& type) { return type.is_static(); });
+  if (info.eval_dynamic && (!info.eval || !is_static))
+    return info.eval_dynamic(op.attributes(), views);
   if (!info.eval && info.resolve) return evaluate_resolved(op, inputs);
   if (!info.eval && !info.body) return unsupported("The op {} has no value by itself.", info.name);
   if (!info.eval) return evaluate_body(op, inputs);
@@ -83,6 +89,8 @@ Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> input
     return evaluate_checked(op, inputs);
   } catch (const Exception& exception) {
     return exception.error();
+  } catch (const std::bad_alloc&) {
+    return not_available("There is not enough memory for the results of {}.", op.name());
   }
 }
 
