@@ -10,7 +10,7 @@ namespace rlx::codegen {
 namespace {
 
 /// Work of one item, in points of the domain; fewer make calls and index arithmetic show.
-constexpr std::int64_t points_per_item = 4096;
+constexpr std::int64_t points_per_item = 2048;
 /// As many items as that are enough to share out.
 constexpr std::int64_t enough_items = 64;
 
