@@ -47,7 +47,7 @@ Real expm1(Real x) {
   auto& b = x.builder();
   const Real half_power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(126)), 23));
   const Real result = fma(half_power, p, half_power - 0.5) * 2.0;
-  return select(abs(x) < 0x1p-13, fma(x * x, x.of(0.5), x), result);
+  return copysign(select(abs(x) < 0x1p-13, fma(x * x, x.of(0.5), x), result), x);
 }
 
 /// log(1 + f) = f - f^2/2 + f^3 p(f) on [sqrt(1/2) - 1, sqrt(2) - 1]; `low` is added before the
@@ -89,12 +89,12 @@ Real tanh(Real x) {
   const Real z = x * x;
   const Real p =
       polynomial(z, {-3.3333284e-01, 1.3331516e-01, -5.374521e-02, 2.0655375e-02, -5.7217525e-03});
-  const Real small = fma(z * x, p, x);
+  const Real small = fma(z * y, p, y);
   const Halved h = take_ln2(y * 2.0);
   auto& b = x.builder();
   const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
   const Real e = fma(exp_tail(h.rest) + h.rest, power, power);
-  return select(abs(x) < 0.625, small, copysign(1.0 - 2.0 / (e + 1.0), x));
+  return copysign(select(y < 0.625, small, 1.0 - 2.0 / (e + 1.0)), x);
 }
 
 /// erf(x) = x + x p(x^2) up to 1; then 1 - exp(x q(x)), where x q(x) fits log(erfc(x)) up to 4.
@@ -162,7 +162,8 @@ Real sine(Real x, int shift) {
   const Truth odd{x.emitter, b.CreateICmpNE(b.CreateAnd(quadrant, x.word(1)), x.word(0))};
   const Real result = select(odd, cosine_of_rest(reduced.rest), sine_of_rest(reduced.rest));
   llvm::Value* sign = b.CreateShl(b.CreateAnd(quadrant, x.word(2)), 30);
-  return x.from_bits(b.CreateXor(result.bits(), sign));
+  const Real signed_result = x.from_bits(b.CreateXor(result.bits(), sign));
+  return shift == 0 ? select(x == 0.0, x, signed_result) : signed_result;
 }
 
 }  // namespace

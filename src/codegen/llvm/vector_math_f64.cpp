@@ -50,10 +50,16 @@ Real exp2(Real x) {
 
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)).
 Real expm1(Real x) {
-  const Halved h = take_ln2(at_least(at_most(x, 710), -50));
-  const Real p = expm1_of_rest(h.rest);
+  const Real limited = at_least(at_most(x, 710), -50);
+  const Rounded n = nearest(limited * log2_e);
+  // What rounding the rest loses counts: for n = 1 the result is smaller than its parts.
+  const Real high = fma(-n.real, ln2_high, limited);
+  const Real low = n.real * ln2_low;
+  const Real rest = high - low;
+  const Real lost = (high - rest) - low;
+  const Real p = expm1_of_rest(rest) + fma(rest, lost, lost);
   auto& b = x.builder();
-  const Real half = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(1022)), 52));
+  const Real half = x.from_bits(b.CreateShl(b.CreateAdd(n.integer, x.word(1022)), 52));
   return select(abs(x) < 0x1p-53, x, fma(half, p, half - 0.5) * 2.0);
 }
 
@@ -119,7 +125,9 @@ Real sine(Real x, int shift) {
   llvm::Value* quadrant = b.CreateAdd(reduced.quadrant, x.word(shift));
   const Truth odd{x.emitter, b.CreateICmpNE(b.CreateAnd(quadrant, x.word(1)), x.word(0))};
   const Real result = select(odd, cosine_of_rest(reduced.rest), sine_of_rest(reduced.rest));
-  return x.from_bits(b.CreateXor(result.bits(), b.CreateShl(b.CreateAnd(quadrant, x.word(2)), 62)));
+  llvm::Value* sign = b.CreateShl(b.CreateAnd(quadrant, x.word(2)), 62);
+  const Real signed_result = x.from_bits(b.CreateXor(result.bits(), sign));
+  return shift == 0 ? select(x == 0.0, x, signed_result) : signed_result;
 }
 
 Real tangent(Real x) {
@@ -127,7 +135,7 @@ Real tangent(Real x) {
   const Reduced reduced = reduce_angle(x);
   const Truth odd{x.emitter, b.CreateICmpNE(b.CreateAnd(reduced.quadrant, x.word(1)), x.word(0))};
   const Real s = sine_of_rest(reduced.rest), c = cosine_of_rest(reduced.rest);
-  return select(odd, -c, s) / select(odd, s, c);
+  return select(x == 0.0, x, select(odd, -c, s) / select(odd, s, c));
 }
 
 Real sinh(Real x) {
