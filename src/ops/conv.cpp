@@ -211,7 +211,7 @@ Axes identity(int rank) {
   return perm;
 }
 
-template <class Element>
+template <class Element, class Sum, class Stored>
 void evaluate_conv(const op::Conv& c, const WindowAxes& axes, const EvalArgs& args) {
   const TensorView &x = args.in(0), &w = args.in(1);
   const int rank = x.rank();
@@ -222,15 +222,15 @@ void evaluate_conv(const op::Conv& c, const WindowAxes& axes, const EvalArgs& ar
                                      permuted_dims(w.dims, w_perm), result_dims);
   const auto x_values = permuted<Element>(load_all<Element>(x), x.dims, x_perm);
   const auto w_values = permuted<Element>(load_all<Element>(w), w.dims, w_perm);
-  std::vector<double> result = convolve<Element, double>(sizes, c.transposed, x_values, w_values);
+  std::vector<Sum> result = convolve<Element, Sum>(sizes, c.transposed, x_values, w_values);
   if (args.has(2)) {
-    const std::vector<double> bias = load_all<double>(args.in(2));
+    const std::vector<Stored> bias = load_all<Stored>(args.in(2));
     const std::int64_t plane = element_count(std::span(result_dims).subspan(2));
     for (std::size_t i = 0; i < result.size(); ++i)
-      result[i] += bias[static_cast<std::int64_t>(i) / plane % result_dims[1]];
+      result[i] += Sum(bias[static_cast<std::int64_t>(i) / plane % result_dims[1]]);
   }
-  if (c.channels_last) result = permuted<double>(result, result_dims, channels_last(rank));
-  store_all<double>(args.out(0), result);
+  if (c.channels_last) result = permuted<Sum>(result, result_dims, channels_last(rank));
+  store_all<Stored>(args.out(0), std::vector<Stored>(result.begin(), result.end()));
 }
 
 }  // namespace
@@ -250,7 +250,8 @@ struct Rules<op::Conv> {
                                             field("output_padding", &op::Conv::output_padding),
                                             field("channels_last", &op::Conv::channels_last)};
   static Result<std::vector<Type>> infer(const op::Conv& c, const InferArgs& args) {
-    RLX_TRY(require(is_float(args[0].dtype), name, "floats", args[0]));
+    RLX_TRY(
+        require(is_float(args[0].dtype) || is_integer(args[0].dtype), name, "numbers", args[0]));
     RLX_TRY(require_same_dtype(name, args[0], args[1]));
     RLX_ASSIGN(Shape shape, conv_result(c, args[0], args[1]));
     if (args.has(2)) {
@@ -265,10 +266,13 @@ struct Rules<op::Conv> {
   }
   static Status eval(const op::Conv& c, const EvalArgs& args) {
     RLX_ASSIGN(const WindowAxes axes, axes_of(c, args.in(0).rank()));
-    if (args.in(0).dtype == f64) {
-      evaluate_conv<double>(c, axes, args);
+    if (is_integer(args.in(0).dtype)) {
+      // Unsigned sums wrap; their low bits are those of the signed ones.
+      evaluate_conv<std::int64_t, std::uint64_t, std::int64_t>(c, axes, args);
+    } else if (args.in(0).dtype == f64) {
+      evaluate_conv<double, double, double>(c, axes, args);
     } else {
-      evaluate_conv<float>(c, axes, args);
+      evaluate_conv<float, double, double>(c, axes, args);
     }
     return {};
   }
@@ -290,7 +294,7 @@ struct Rules<op::Conv> {
 std::vector<Sample> Rules<op::Conv>::samples() {
   const op::Conv same{.pad_low = {1, 1}, .pad_high = {1, 1}};
   std::vector<Sample> list;
-  for (const DType dtype : {f32, f64, f16, bf16}) {
+  for (const DType dtype : {f32, f64, f16, bf16, i32}) {
     list.push_back(
         {.op = same,
          .inputs = {Type{dtype, {2, 3, 7, 6}}, Type{dtype, {4, 3, 3, 3}}, Type{dtype, {4}}},
@@ -324,7 +328,7 @@ RLX_OP(op::Conv, "conv")
 
 namespace {
 
-op::Conv float_conv(const op::IntegerConv& c) {
+op::Conv plain_conv(const op::IntegerConv& c) {
   return {.strides = c.strides,
           .pad_low = c.pad_low,
           .pad_high = c.pad_high,
@@ -350,7 +354,7 @@ template <>
 struct Rules<op::IntegerConv> {
   static constexpr std::string_view name = "integer_conv";
   static constexpr Arity arity{2, 4};
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields = std::tuple{
       field("strides", &op::IntegerConv::strides), field("pad_low", &op::IntegerConv::pad_low),
       field("pad_high", &op::IntegerConv::pad_high),
@@ -358,7 +362,7 @@ struct Rules<op::IntegerConv> {
   static Result<std::vector<Type>> infer(const op::IntegerConv& c, const InferArgs& args) {
     for (int i = 0; i < 2; ++i)
       RLX_TRY(require(args[i].dtype == i8 || args[i].dtype == u8, name, "i8 or u8", args[i]));
-    RLX_ASSIGN(Shape shape, conv_result(float_conv(c), args[0], args[1]));
+    RLX_ASSIGN(Shape shape, conv_result(plain_conv(c), args[0], args[1]));
     for (int i = 2; i < args.count(); ++i) {
       if (!args.has(i)) continue;
       RLX_TRY(require_same_dtype(name, args[i - 2], args[i]));
@@ -376,16 +380,27 @@ struct Rules<op::IntegerConv> {
     return std::vector<Type>{{i32, std::move(shape)}};
   }
   static Status eval(const op::IntegerConv& c, const EvalArgs& args) {
-    RLX_ASSIGN(const WindowAxes axes, axes_of(float_conv(c), args.in(0).rank()));
+    RLX_ASSIGN(const WindowAxes axes, axes_of(plain_conv(c), args.in(0).rank()));
     const ConvSizes sizes =
         conv_sizes(false, c.groups, axes, args.in(0).dims, args.in(1).dims, args.out(0).dims);
     const auto x = load_centred(args, 0), w = load_centred(args, 1);
     store_all<std::int64_t>(args.out(0), convolve<std::int64_t, std::int64_t>(sizes, false, x, w));
     return {};
   }
+  static Values body(const op::IntegerConv& c, Graph&, std::span<const Value> inputs) {
+    const auto centred = [&](std::size_t i) {
+      const Value x = cast(inputs[i], i32);
+      if (i + 2 >= inputs.size() || !inputs[i + 2]) return x;
+      const Value zero = cast(inputs[i + 2], i32);
+      Shape shape(x.rank(), Dim(1));
+      if (zero.rank() == 1) shape[0] = zero.shape()[0];
+      return x - reshape(zero, std::move(shape));
+    };
+    return {conv(centred(0), centred(1), plain_conv(c))};
+  }
   static OpCost cost(const op::IntegerConv& c, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
-    return Rules<op::Conv>::cost(float_conv(c), inputs.first(2), results);
+    return Rules<op::Conv>::cost(plain_conv(c), inputs.first(2), results);
   }
   static std::vector<Sample> samples() {
     const op::IntegerConv padded{.pad_low = {1, 1}, .pad_high = {1, 1}};

@@ -123,7 +123,43 @@ def norms():
     onnx_answer("lrn", "LRN", [x[..., None]], size=3, alpha=0.5, beta=0.6, bias=1.5)
 
 
-for family in (contractions, convolutions, pools, norms):
+def attention_of(q, k, v, visible=None, bias=None, scale=None, softcap=0):
+    """NumPy's attention over [B, H, S, D], heads of k and v repeated."""
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, axis=1).astype(np.float64), np.repeat(v, group, axis=1)
+    scores = q @ k.swapaxes(2, 3) * (scale or 1 / np.sqrt(q.shape[-1]))
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias
+    if visible is not None:
+        scores = np.where(visible, scores, -np.inf)
+    top = scores.max(axis=-1, keepdims=True)
+    powers = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = powers.sum(axis=-1, keepdims=True)
+    return powers / np.where(total == 0, 1, total) @ v
+
+
+def attentions():
+    q, k, v = pattern((2, 4, 3, 4), 1), pattern((2, 2, 5, 4), 2), pattern((2, 2, 5, 3), 3)
+    i, j = np.arange(3)[:, None], np.arange(5)[None]
+    answer("attention", attention_of(q, k, v))
+    answer("attention_causal", attention_of(q, k, v, visible=j <= i + 2))
+    answer("attention_offset", attention_of(q, k, v, visible=j <= i - 1, scale=0.25, softcap=2))
+    answer("attention_window", attention_of(q, k, v, visible=(j - 2 <= i) & (j - 2 >= i - 1)))
+    answer("attention_bias", attention_of(q, k, v, bias=pattern((4, 3, 5), 4)))
+    visible = pattern((2, 1, 1, 5), 5) > 0
+    answer("attention_bool", attention_of(q, k, v, visible=visible & (j <= i + 2)))
+    x, angles = pattern((2, 3, 4, 6), 1), np.arange(8, dtype=np.float32).reshape(1, 4, 2) / 3
+    c, s = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    a, b, rest = x[..., 0:2], x[..., 2:4], x[..., 4:]
+    answer("rope_halves", np.concatenate([a * c - b * s, a * s + b * c, rest], axis=-1))
+    a, b = x[..., 0:4:2], x[..., 1:4:2]
+    pairs = np.stack([a * c - b * s, a * s + b * c], axis=-1).reshape(2, 3, 4, 4)
+    answer("rope_neighbours", np.concatenate([pairs, rest], axis=-1))
+
+
+for family in (contractions, convolutions, pools, norms, attentions):
     family()
 
 HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
