@@ -86,10 +86,12 @@ int main(int count, char** arguments) {
   // A third runnable thread: the load gate of spinning barriers.
   std::atomic<bool> done = false;
   std::vector<std::thread> load;
-  load.emplace_back([&] {
-    while (!done.load(std::memory_order_relaxed)) {
-    }
-  });
+  const int loads = count > 2 ? std::atoi(arguments[2]) : 1;
+  for (int i = 0; i < loads; ++i)
+    load.emplace_back([&] {
+      while (!done.load(std::memory_order_relaxed)) {
+      }
+    });
   print("50 steps, 1 thread, loaded", 1,
         figures(2000, [&] { return model_run(pool, 1, 50, 20000); }));
   print("50 steps, loaded", threads,

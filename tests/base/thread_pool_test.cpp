@@ -2,6 +2,7 @@
 #include "base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
 #include <numeric>
@@ -124,6 +125,37 @@ TEST(ThreadPool, sleeping_workers_wake) {
     });
     EXPECT_EQ(runs, 3);
   }
+}
+
+TEST(ThreadPool, a_pool_of_all_cores_keeps_its_workers_on_distinct_ones) {
+  const int cores = allowed_cpus().cores;
+  if (cores < 2) GTEST_SKIP() << "one core";
+  ThreadPool pool(cores);
+  std::vector<int> cpu_of(static_cast<std::size_t>(cores), -1);
+  pool.run_team(cores, [&](int worker, Team& team) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (worker > 0 && sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1) {
+      cpu_of[static_cast<std::size_t>(worker)] = sched_getcpu();
+    }
+    team.barrier();
+  });
+  const std::set<int> distinct(cpu_of.begin() + 1, cpu_of.end());
+  EXPECT_EQ(distinct.count(-1), 0U) << "a worker is not pinned";
+  EXPECT_EQ(static_cast<int>(distinct.size()), cores - 1);
+}
+
+TEST(ThreadPool, with_cores_to_spare_nothing_is_pinned) {
+  const CpuSet allowed = allowed_cpus();
+  if (allowed.cores < 3) GTEST_SKIP() << "too few cores";
+  ThreadPool pool(2);
+  int cpus = 0;
+  pool.run_team(2, [&](int worker, Team&) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (worker == 1 && sched_getaffinity(0, sizeof(set), &set) == 0) cpus = CPU_COUNT(&set);
+  });
+  EXPECT_EQ(cpus, static_cast<int>(allowed.cpus.size()));
 }
 
 TEST(ThreadPool, pools_come_and_go) {
