@@ -8,9 +8,29 @@
 namespace {
 
 using namespace rlx;
+using bench::Behind;
 using bench::GemmShape;
 using bench::Memory;
 using bench::noise;
+
+/// (x - mean) * rsqrt(variance + 1e-5) over rows of buffer 2, in place.
+loop::Nest layer_norm(const GemmShape& shape) {
+  loop::Nest nest;
+  nest.extents = {shape.m, shape.n};
+  nest.parallel_dims = 1;
+  const loop::Access rows{2, 0, {shape.n, 1}, {}, {}, 0};
+  nest.accesses = {rows};
+  const double share = 1.0 / static_cast<double>(shape.n);
+  nest.nodes = {
+      {.op = ScalarOp::load, .index = 0},        {.op = ScalarOp::constant, .value = share},
+      {.op = ScalarOp::reduce, .a = 0},          {.op = ScalarOp::mul, .a = 2, .b = 1},
+      {.op = ScalarOp::sub, .a = 0, .b = 3},     {.op = ScalarOp::mul, .a = 4, .b = 4},
+      {.op = ScalarOp::reduce, .a = 5},          {.op = ScalarOp::mul, .a = 6, .b = 1},
+      {.op = ScalarOp::constant, .value = 1e-5}, {.op = ScalarOp::add, .a = 7, .b = 8},
+      {.op = ScalarOp::rsqrt, .a = 9},           {.op = ScalarOp::mul, .a = 4, .b = 10}};
+  nest.stores = {{rows, 11}};
+  return nest;
+}
 
 /// y = gelu(sum + bias) = z * (0.5 + 0.5 * erf(z / sqrt 2)), or the sum alone.
 loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& layout) {
@@ -27,7 +47,7 @@ loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& la
   c.nodes.push_back({.op = ScalarOp::accumulator});
   const loop::Access out{2, 0, {shape.n, 1}, {}, {}, 0};
   ScalarId result = 0;
-  if (shape.gelu) {
+  if (shape.behind == Behind::gelu) {
     c.accesses.push_back({3, 0, {0, 1}, {}, {}, 0});
     c.nodes.push_back({.op = ScalarOp::load, .index = 0});
     c.nodes.push_back({.op = ScalarOp::add, .a = 0, .b = 1});
@@ -40,12 +60,23 @@ loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& la
     c.nodes.push_back({.op = ScalarOp::mul, .a = 2, .b = 8});
     result = 9;
   }
+  if (shape.behind == Behind::norm) {
+    c.accesses.push_back({3, 0, {0, 1}, {}, {}, 0});
+    c.accesses.push_back({4, 0, {shape.n, 1}, {}, {}, 0});
+    c.nodes.push_back({.op = ScalarOp::load, .index = 0});
+    c.nodes.push_back({.op = ScalarOp::load, .index = 1});
+    c.nodes.push_back({.op = ScalarOp::add, .a = 0, .b = 1});
+    c.nodes.push_back({.op = ScalarOp::add, .a = 2, .b = 3});
+    c.row_epilogue = layer_norm(shape);
+    result = 4;
+  }
   c.stores.push_back({out, result});
   loop::Kernel kernel;
   kernel.buffers = {{f32, shape.m * shape.k, false},
                     {f32, layout.elements(), false},
                     {f32, shape.m * shape.n, true},
-                    {f32, shape.n, false}};
+                    {f32, shape.n, false},
+                    {f32, shape.m * shape.n, false}};
   kernel.body = std::move(c);
   return kernel;
 }
@@ -61,14 +92,16 @@ void measure_gemm(const codegen::CodeGenerator& generator, const codegen::Target
   source.k_extents = {shape.k};
   source.k_strides = {shape.n};
   codegen::pack(source, layout, packed.get());
-  void* buffers[] = {a.get(), packed.get(), c.get(), bias.get()};
+  const Memory residual = noise(shape.m * shape.n);
+  void* buffers[] = {a.get(), packed.get(), c.get(), bias.get(), residual.get()};
   bench::Measurement measurement;
   measurement.name = shape.name;
   measurement.operations = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
   measurement.kernel = gemm_kernel(shape, layout);
   measurement.buffers = buffers;
 #ifdef RLX_BENCH_DNNL
-  measurement.peer = bench::dnnl_gemm(shape, a.get(), b.get(), bias.get(), peer.get());
+  if (shape.behind != Behind::norm)
+    measurement.peer = bench::dnnl_gemm(shape, a.get(), b.get(), bias.get(), peer.get());
   measurement.peer_result = peer.get();
 #endif
   bench::measure(generator, target, measurement);
@@ -111,15 +144,26 @@ void measure_attention(const codegen::CodeGenerator& generator, const codegen::T
 }
 
 constexpr GemmShape shapes[] = {
-    {"128x3072x768", 128, 3072, 768, false},     {"128x3072x768 gelu", 128, 3072, 768, true},
-    {"128x384x384", 128, 384, 384, false},       {"128x384x384 gelu", 128, 384, 384, true},
-    {"128x384x1536", 128, 384, 1536, false},     {"128x1536x384 gelu", 128, 1536, 384, true},
-    {"16x1536x384", 16, 1536, 384, false},       {"16x1536x384 gelu", 16, 1536, 384, true},
-    {"1024x1024x1024", 1024, 1024, 1024, false}, {"1024x1024x1024 gelu", 1024, 1024, 1024, true},
-    {"1x3072x768", 1, 3072, 768, false},         {"2x3072x768", 2, 3072, 768, false},
-    {"3x3072x768", 3, 3072, 768, false},         {"5x3072x768", 5, 3072, 768, false},
-    {"100x1000x2048", 100, 1000, 2048, false},   {"49x64x576", 49, 64, 576, false},
-    {"3136x64x64", 3136, 64, 64, false},         {"3136x64x64 gelu", 3136, 64, 64, true},
+    {"128x3072x768", 128, 3072, 768, Behind::nothing},
+    {"128x3072x768 gelu", 128, 3072, 768, Behind::gelu},
+    {"128x384x384", 128, 384, 384, Behind::nothing},
+    {"128x384x384 gelu", 128, 384, 384, Behind::gelu},
+    {"128x384x1536", 128, 384, 1536, Behind::nothing},
+    {"128x384x384 norm", 128, 384, 384, Behind::norm},
+    {"128x384x1536 norm", 128, 384, 1536, Behind::norm},
+    {"128x1536x384 gelu", 128, 1536, 384, Behind::gelu},
+    {"16x1536x384", 16, 1536, 384, Behind::nothing},
+    {"16x1536x384 gelu", 16, 1536, 384, Behind::gelu},
+    {"1024x1024x1024", 1024, 1024, 1024, Behind::nothing},
+    {"1024x1024x1024 gelu", 1024, 1024, 1024, Behind::gelu},
+    {"1x3072x768", 1, 3072, 768, Behind::nothing},
+    {"2x3072x768", 2, 3072, 768, Behind::nothing},
+    {"3x3072x768", 3, 3072, 768, Behind::nothing},
+    {"5x3072x768", 5, 3072, 768, Behind::nothing},
+    {"100x1000x2048", 100, 1000, 2048, Behind::nothing},
+    {"49x64x576", 49, 64, 576, Behind::nothing},
+    {"3136x64x64", 3136, 64, 64, Behind::nothing},
+    {"3136x64x64 gelu", 3136, 64, 64, Behind::gelu},
 };
 
 }  // namespace

@@ -6,10 +6,13 @@
 
 namespace rlx::bench {
 
+/// What follows the product: nothing, bias and exact GELU, or bias, residual and layer norm.
+enum class Behind { nothing, gelu, norm };
+
 struct GemmShape {
   const char* name;
   std::int64_t m, n, k;
-  bool gelu;  ///< bias and exact GELU behind it
+  Behind behind;
 };
 
 /// A square image, channels last, one image; ReLU behind it.

@@ -22,13 +22,14 @@ std::function<void()> dnnl_gemm(const GemmShape& shape, float* a, float* b, floa
   const auto bias_desc = described({1, shape.n}, ab);
   const auto c_desc = described({shape.m, shape.n}, ab);
   dnnl::primitive_attr attributes;
-  if (shape.gelu) {
+  if (shape.behind == Behind::gelu) {
     dnnl::post_ops post;
     post.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_erf, 0.0F, 0.0F);
     attributes.set_post_ops(post);
   }
-  const auto desc = shape.gelu ? dnnl::matmul::desc(a_desc, b_any, bias_desc, c_desc)
-                               : dnnl::matmul::desc(a_desc, b_any, c_desc);
+  const auto desc = shape.behind == Behind::gelu
+                        ? dnnl::matmul::desc(a_desc, b_any, bias_desc, c_desc)
+                        : dnnl::matmul::desc(a_desc, b_any, c_desc);
   const dnnl::matmul::primitive_desc primitive_desc(desc, attributes, engine);
   auto primitive = std::make_shared<dnnl::matmul>(primitive_desc);
   memory packed(primitive_desc.weights_desc(), engine);
@@ -38,7 +39,8 @@ std::function<void()> dnnl_gemm(const GemmShape& shape, float* a, float* b, floa
   std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, memory(a_desc, engine, a)},
                                             {DNNL_ARG_WEIGHTS, packed},
                                             {DNNL_ARG_DST, memory(c_desc, engine, c)}};
-  if (shape.gelu) arguments.emplace(DNNL_ARG_BIAS, memory(bias_desc, engine, bias));
+  if (shape.behind == Behind::gelu)
+    arguments.emplace(DNNL_ARG_BIAS, memory(bias_desc, engine, bias));
   return [=] {
     primitive->execute(*stream, arguments);
     stream->wait();

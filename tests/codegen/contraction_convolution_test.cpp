@@ -128,5 +128,66 @@ TEST(ContractionConvolution, random_shapes) {
   }
 }
 
+/// Any number of dims of each kind, strides of any sign, guards that depend on any dims: addresses
+/// are kept inside of A by an offset and the buffer's size, values by the guards alone.
+loop::Kernel random_contraction(std::uint32_t seed, const Target& target) {
+  std::mt19937 random(seed);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  loop::Contraction c;
+  std::int64_t low = 0, high = 0, results = 1, depth = 1;
+  const auto dims = [&](std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides,
+                        std::int64_t most) {
+    for (std::int64_t i = pick(0, 3); i > 0; --i) {
+      extents.push_back(pick(1, most));
+      strides.push_back(pick(-3, 9));
+      (strides.back() < 0 ? low : high) += strides.back() * (extents.back() - 1);
+    }
+  };
+  dims(c.batch_extents, c.a_batch_strides, 3);
+  dims(c.m_extents, c.a_m_strides, 6);
+  dims(c.k_extents, c.a_k_strides, 7);
+  c.a_offset = -low;
+  c.n = pick(1, 50);
+  for (std::int64_t extent : c.k_extents) depth *= extent;
+  std::vector<std::int64_t> all = c.batch_extents;
+  all.insert(all.end(), c.m_extents.begin(), c.m_extents.end());
+  std::vector<std::int64_t> strides;
+  for (std::int64_t extent : all) results *= extent;
+  std::int64_t stride = results * c.n;
+  for (std::int64_t extent : all) strides.push_back(stride /= extent);
+  strides.push_back(1);
+  all.insert(all.end(), c.k_extents.begin(), c.k_extents.end());
+  for (std::int64_t i = pick(0, 2); i > 0; --i) {
+    loop::Guard guard{pick(-4, 2), pick(0, 9), {}};
+    for (std::size_t d = 0; d < all.size(); ++d) guard.coefficients.push_back(pick(-1, 2));
+    c.a_guards.push_back(guard);
+  }
+  c.b_buffer = 1;
+  c.b_packed = true;
+  const auto layout = choose_packed_layout(c.n, depth, f32, target);
+  c.panel_width = static_cast<std::int32_t>(layout.panel_width);
+  c.b_batch_strides.assign(c.batch_extents.size(), 0);
+  if (!c.batch_extents.empty()) c.b_batch_strides.back() = 1;
+  c.nodes = {{.op = ScalarOp::accumulator}};
+  c.stores = {{loop::Access{2, 0, strides, {}, {}, 0}, 0}};
+  const std::int64_t matrices = c.batch_extents.empty() ? 1 : c.batch_extents.back();
+  loop::Kernel kernel;
+  kernel.buffers = {{f32, high - low + 1, false},
+                    {f32, matrices * layout.elements(), false},
+                    {f32, results * c.n, true}};
+  kernel.body = std::move(c);
+  return kernel;
+}
+
+TEST(ContractionConvolution, any_dims_and_guards) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    for (const Target& target : host_targets()) {
+      expect_as_interpreted(random_contraction(seed, target), target, 1e-5, seed);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rlx::codegen::testing
