@@ -1,11 +1,10 @@
 // Tensors: allocation and checks.
 #include "rlx/tensor.hpp"
 
-#include <cstdlib>
-#include <cstring>
 #include <new>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 
 namespace rlx {
 
@@ -20,26 +19,12 @@ std::int64_t element_count(std::span<const std::int64_t> dims) {
   return count;
 }
 
-namespace {
-
-std::shared_ptr<const std::byte> allocate(std::size_t bytes) {
-  constexpr std::size_t alignment = 64;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment + (bytes == 0 ? alignment : 0);
-  if (rounded < bytes) throw std::bad_alloc();
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  if (!memory) throw std::bad_alloc();
-  std::memset(memory, 0, rounded);
-  return {memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); }};
-}
-
-}  // namespace
-
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(element_count(dims_), static_cast<std::int64_t>(size_of(dtype)), &bytes)) {
     throw std::bad_alloc();
   }
-  data_ = allocate(static_cast<std::size_t>(bytes));
+  data_ = allocate_zeroed(static_cast<std::size_t>(bytes));
 }
 
 Tensor::Tensor(DType dtype, Dims dims, std::shared_ptr<const std::byte> bytes)
