@@ -138,7 +138,8 @@ class Expression {
     }
     std::vector<const Store*> once, everywhere;
     for (const Store& store : nest_.stores) {
-      (varies(store.node) ? everywhere : once).push_back(&store);
+      const bool spread = varies(store.node) || varies(store.access);
+      (spread ? everywhere : once).push_back(&store);
     }
     for (std::size_t i = parallel; i < point_.size(); ++i) point_[i] = 0;
     if (!everywhere.empty()) {
@@ -150,28 +151,32 @@ class Expression {
   }
 
  private:
+  bool reaches_reduced_dims(const std::vector<std::int64_t>& strides) const {
+    for (auto i = static_cast<std::size_t>(nest_.parallel_dims); i < strides.size(); ++i) {
+      if (strides[i] != 0 && nest_.extents[i] != 1) return true;
+    }
+    return false;
+  }
+
+  bool varies(const Access& access) const {
+    if (reaches_reduced_dims(access.strides)) return true;
+    for (const Guard& guard : access.guards) {
+      if (reaches_reduced_dims(guard.coefficients)) return true;
+    }
+    for (const Indirect& part : access.indirect) {
+      if (varies(part.node)) return true;
+    }
+    return false;
+  }
+
   /// Whether a node depends on a reduced dim outside of reductions.
   bool varies(ScalarId id) const {
     if (id < 0) return false;
     const ScalarNode& node = nest_.nodes[static_cast<std::size_t>(id)];
-    auto reduced = [&](const std::vector<std::int64_t>& strides) {
-      for (auto i = static_cast<std::size_t>(nest_.parallel_dims); i < strides.size(); ++i) {
-        if (strides[i] != 0 && nest_.extents[i] != 1) return true;
-      }
-      return false;
-    };
     if (node.op == ScalarOp::reduce) return false;
     if (node.op == ScalarOp::domain_index) return node.index >= nest_.parallel_dims;
     if (node.op == ScalarOp::load) {
-      const Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
-      if (reduced(access.strides)) return true;
-      for (const Guard& guard : access.guards) {
-        if (reduced(guard.coefficients)) return true;
-      }
-      for (const Indirect& part : access.indirect) {
-        if (varies(part.node)) return true;
-      }
-      return false;
+      return varies(nest_.accesses[static_cast<std::size_t>(node.index)]);
     }
     return varies(node.a) || varies(node.b) || varies(node.c);
   }
