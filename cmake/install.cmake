@@ -11,7 +11,7 @@ endif()
 if(TARGET rlx_tool)
   install(TARGETS rlx_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(FILES LICENSE third_party/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT rlxTargets NAMESPACE rlx:: DESTINATION ${RLX_PACKAGE_DIR})
 configure_package_config_file(cmake/rlxConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake
