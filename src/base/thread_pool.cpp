@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "base/cpu_set.hpp"
 
@@ -94,6 +94,7 @@ ThreadPool::ThreadPool(int threads) {
     cpus_ = allowed.cpus;
     if (threads == allowed.cores) cpus_.resize(threads);
   }
+  usual_lines_.reserve(static_cast<std::size_t>(threads));
   for (int i = 1; i < threads; ++i) workers_.push_back(std::make_unique<Worker>());
   // Not the core of the thread that makes the pool: it most likely is the one that will run
   // programs.
@@ -109,7 +110,7 @@ void ThreadPool::start(const std::vector<int>& cpus) {
     Worker& worker = *workers_[i];
     try {
       worker.thread = std::thread([this, &worker] { work(worker); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       workers_.resize(i);
       return;
     }

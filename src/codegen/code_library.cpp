@@ -211,10 +211,11 @@ void CodeLibrary::generate(Request& request, std::span<const std::size_t> order)
   };
   std::vector<std::thread> threads;
   const std::size_t count = std::min<std::size_t>(threads_, order.size());
+  threads.reserve(count);
   // Where the system refuses a thread, the others do its work.
   try {
     for (std::size_t t = 1; t < count; ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
   }
   work();
   for (std::thread& thread : threads) thread.join();
