@@ -27,12 +27,6 @@ double seconds_of(const std::function<void()>& call, int batch) {
   return std::chrono::duration<double>(Clock::now() - start).count() / batch;
 }
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 void FreeMemory::operator()(void* memory) const { std::free(memory); }
@@ -69,11 +63,13 @@ void measure(const codegen::CodeGenerator& generator, const codegen::Target& tar
     our_times.push_back(seconds_of(ours, batch));
     if (measurement.peer) their_times.push_back(seconds_of(measurement.peer, batch));
   }
-  const double mine = measurement.operations / median(our_times) * 1e-9;
+  const double mine =
+      measurement.operations / *std::min_element(our_times.begin(), our_times.end()) * 1e-9;
   fmt::print("{:<28} {:7.1f} GFLOP/s  {:9.1f} us  compile {:5.2f} ms  {:6} B", measurement.name,
              mine, measurement.operations / mine * 1e-3, compile_ms, code.object.size());
   if (measurement.peer) {
-    const double other = measurement.operations / median(their_times) * 1e-9;
+    const double other =
+        measurement.operations / *std::min_element(their_times.begin(), their_times.end()) * 1e-9;
     const auto* result = static_cast<const float*>(measurement.buffers[2]);
     double worst = 0;
     for (std::int64_t i = 0; i < measurement.kernel.buffers[2].elements; ++i) {

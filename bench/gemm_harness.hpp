@@ -29,7 +29,7 @@ struct Measurement {
 };
 
 /// Prints GFLOP/s on one thread, compile time and code size; with a peer its GFLOP/s, the ratio and
-/// the largest difference. Both run in turns, medians of batches of 2 ms.
+/// the largest difference. Both run in turns, the best of batches of 2 ms.
 void measure(const codegen::CodeGenerator& generator, const codegen::Target& target,
              const Measurement& measurement);
 

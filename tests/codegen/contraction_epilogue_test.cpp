@@ -54,6 +54,28 @@ TEST(ContractionEpilogue, bias_gelu_residual_and_a_narrow_copy) {
   }
 }
 
+TEST(ContractionEpilogue, short_chains_in_registers) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t n : {5, 48, 70, 128}) {
+      for (std::int64_t m : {1, 14}) {
+        loop::Kernel kernel = matmul({.m = m, .n = n, .k = 30, .batch = 3}, target);
+        loop::Contraction& c = body(kernel);
+        const ScalarId bias = add_load(kernel, f32, 3 * n, {n, 0, 1});
+        const ScalarId by_row = add_load(kernel, f32, 3 * m, {m, 1, 0});
+        ScalarId x = add_node(c.nodes, {.op = ScalarOp::add, .a = 0, .b = bias});
+        x = add_node(c.nodes, {.op = ScalarOp::mul, .a = x, .b = by_row});
+        const ScalarId zero = add_node(c.nodes, {.op = ScalarOp::constant});
+        x = add_node(c.nodes, {.op = ScalarOp::max, .a = x, .b = zero});
+        // The residual lies where the result goes.
+        c.accesses.push_back(c.stores[0].access);
+        const ScalarId residual = add_node(c.nodes, {.op = ScalarOp::load, .index = 2});
+        c.stores[0].node = add_node(c.nodes, {.op = ScalarOp::add, .a = x, .b = residual});
+        expect_as_interpreted(kernel, target, 1e-5, 1);
+      }
+    }
+  }
+}
+
 TEST(ContractionEpilogue, stores_into_a_wider_and_a_transposed_buffer) {
   for (const Target& target : host_targets()) {
     loop::Kernel kernel = matmul({.m = 19, .n = 37, .k = 12}, target);

@@ -13,14 +13,59 @@ using llvm::Value;
 using Values = std::vector<Value*>;
 using Integers = std::vector<std::int64_t>;
 
-bool ContractionContext::direct_store() const {
-  if (contraction.stores.size() != 1) return false;
-  const loop::Store& store = contraction.stores[0];
-  const ScalarNode& node = contraction.nodes[store.node];
-  return node.op == ScalarOp::accumulator && node.dtype == contraction.accumulator &&
-         emitter.kernel.buffers[store.access.buffer].dtype == contraction.accumulator &&
-         store.access.guards.empty() && store.access.indirect.empty() &&
-         store.access.strides.back() == 1;
+namespace {
+
+bool cheap(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant:
+    case ScalarOp::load:
+    case ScalarOp::accumulator:
+    case ScalarOp::neg:
+    case ScalarOp::abs:
+    case ScalarOp::cast:
+    case ScalarOp::add:
+    case ScalarOp::sub:
+    case ScalarOp::mul:
+    case ScalarOp::min:
+    case ScalarOp::max:
+    case ScalarOp::less:
+    case ScalarOp::greater:
+    case ScalarOp::select: return true;
+    default: return false;
+  }
+}
+
+bool wide_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32;
+}
+
+}  // namespace
+
+bool ContractionContext::register_epilogue() const {
+  constexpr std::size_t most_operations = 6;
+  if (plan.tail() && !emitter.machine.masks) return false;
+  std::size_t operations = 0;
+  for (const ScalarNode& node : contraction.nodes) {
+    if (!cheap(node.op) || !(wide_type(node.dtype) || node.dtype == DType::boolean)) return false;
+    operations += node.a >= 0;
+  }
+  if (operations * contraction.stores.size() > most_operations) return false;
+  std::vector<Integers> m_strides;
+  const auto simple = [&](const loop::Access& access) {
+    const auto first =
+        access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
+    m_strides.emplace_back(first, access.strides.end() - 1);
+    return access.guards.empty() && access.indirect.empty() &&
+           wide_type(emitter.kernel.buffers[access.buffer].dtype);
+  };
+  for (const loop::Access& access : contraction.accesses) {
+    const std::int64_t step = access.strides.back();
+    if (!simple(access) || (step != 0 && step != 1)) return false;
+  }
+  for (const loop::Store& store : contraction.stores) {
+    if (!simple(store.access) || store.access.strides.back() != 1) return false;
+  }
+  return merge_dims(contraction.m_extents, m_strides).size() <= 1;
 }
 
 PartFunction::PartFunction(Emitter& parent, const std::string& name,
@@ -140,7 +185,7 @@ class ContractionEmitter {
     }
     tile_at_ = zero_line_bytes_;
     const std::int64_t tall = plan_.block_rows + (plan_.tall_blocks > 0 ? 1 : 0);
-    const bool direct = context_.direct_store();
+    const bool direct = context_.register_epilogue();
     panel_source_at_ =
         tile_at_ + (direct ? 0 : align_up(tall * plan_.block_columns * accumulator_bytes));
     scratch_bytes_ = panel_source_at_;
@@ -163,7 +208,7 @@ class ContractionEmitter {
       }
     }
     if (plan_.column_source == ColumnSource::scratch) copy_ = emit_panel_copy(context_);
-    if (!context_.direct_store()) epilogue_ = emit_tile_epilogue(context_);
+    if (!context_.register_epilogue()) epilogue_ = emit_tile_epilogue(context_);
   }
 
   Status emit_row_epilogue() {
@@ -243,16 +288,6 @@ class ContractionEmitter {
     const Values sums = emit_linear_sums(emitter_, batch_, extents, {a_steps, b_steps}, {0, 0});
     a_batch_ = bytes_at(a_, sums[0]);
     b_batch_ = bytes_at(b_, sums[1]);
-    if (!context_.direct_store()) return;
-    const loop::Access& access = contraction_.stores[0].access;
-    const auto bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
-    Integers steps;
-    for (std::size_t i = 0; i < contraction_.batch_extents.size(); ++i) {
-      steps.push_back(access.strides[i] * bytes);
-    }
-    Value* offset = emit_linear_sums(emitter_, batch_, contraction_.batch_extents, {steps},
-                                     {access.offset * bytes})[0];
-    c_batch_ = bytes_at(emitter_.buffers[access.buffer], offset);
   }
 
   /// First row of a row block.
@@ -295,11 +330,7 @@ class ContractionEmitter {
     Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), first_column);
     Value* columns = emit_columns(first_column, left);
     Value* tile = bytes_at(emitter_.scratch, tile_at_);
-    Value* out = tile;
-    if (context_.direct_store()) {
-      const auto bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
-      out = bytes_at(c_batch_, builder_.CreateMul(first_column, builder_.getInt64(bytes)));
-    }
+    Value* out = context_.register_epilogue() ? emitter_.function->getArg(0) : tile;
     emitter_.loop(first_block_, last_block_, 1, [&](Value* block) {
       Value* row = row_of(block);
       const Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
@@ -350,7 +381,7 @@ class ContractionEmitter {
   llvm::Function* row_epilogue_ = nullptr;
   Value *a_ = nullptr, *b_ = nullptr;
   Value *batch_ = nullptr, *first_block_ = nullptr, *last_block_ = nullptr;
-  Value *a_batch_ = nullptr, *b_batch_ = nullptr, *c_batch_ = nullptr;
+  Value *a_batch_ = nullptr, *b_batch_ = nullptr;
 };
 
 bool empty_domain(const loop::Contraction& contraction) {

@@ -21,8 +21,9 @@ struct ContractionContext {
   DType column_dtype() const {
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
   }
-  /// Row registers are stored straight to their buffer: the epilogue is the accumulator itself.
-  bool direct_store() const;
+  /// The epilogue is short enough to be computed on the accumulators in their registers, without
+  /// the way through the tile.
+  bool register_epilogue() const;
 };
 
 /// A function private to the module, for the same machine as the kernel; its emitter's builder
@@ -62,9 +63,9 @@ llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
                                 llvm::Value* pointer, unsigned lanes, llvm::Value* mask = nullptr);
 
 /// void(ptr a, ptr columns, i64 batch, i64 row, ptr out, ptr zero_line, i64 columns_left): a block
-/// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with direct_store()
-/// the batch's C at the block's first column. `tail`: the last column block of an in-place B, whose
-/// columns beyond columns_left must not be read.
+/// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with
+/// register_epilogue() the kernel's array of buffers. `tail`: the last column block of an in-place
+/// B, whose columns beyond columns_left must not be read.
 llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail);
 
 /// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,

@@ -61,7 +61,7 @@ class RowBlock {
 
   void emit_masks() {
     vector_masks_.assign(plan_.vectors, nullptr);
-    if (!plan_.tail() || !(tail_ || context_.direct_store())) return;
+    if (!plan_.tail() || !(tail_ || context_.register_epilogue())) return;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* left = builder_.CreateSub(part_.argument(6), builder_.getInt64(v * plan_.lanes));
       left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
@@ -208,19 +208,20 @@ class RowBlock {
     }
     const bool one_pointer = !row_addresses_;
     if (taps == 1 && !guarded) {
-      return emit_run(k.back(), one_pointer ? row_pointers_ : pointers_of(row_addresses_),
+      return emit_run(k.back(), one_pointer ? row_pointers_ : pointers_of(row_addresses_), nullptr,
                       part_.argument(1), zeros);
     }
+    // Without guards a tap moves all rows alike: one offset beside the rows' pointers.
+    Values pointers = row_pointers_;
+    if (!guarded && !one_pointer) pointers = pointers_of(row_addresses_);
     return emitter_.loop(
         emitter_.i64(0), emitter_.i64(taps), 1, zeros, [&](Value* tap, Values sums) {
           const Values at =
               emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
           Value* columns = bytes_at(part_.argument(1), at[1]);
           if (guarded) return emit_guarded_tap(k.back(), columns, at, sums);
-          const Values pointers =
-              one_pointer ? Values{bytes_at(row_pointers_[0], at[0])}
-                          : pointers_of(builder_.CreateAdd(row_addresses_, across_rows(at[0])));
-          return emit_run(k.back(), pointers, columns, sums);
+          if (!one_pointer) return emit_run(k.back(), pointers, at[0], columns, sums);
+          return emit_run(k.back(), {bytes_at(pointers[0], at[0])}, nullptr, columns, sums);
         });
   }
 
@@ -245,7 +246,7 @@ class RowBlock {
     Value* zeros = builder_.CreatePtrToInt(part_.argument(5), builder_.getInt64Ty());
     Value* addresses = builder_.CreateSelect(
         inside, builder_.CreateAdd(row_addresses_, across_rows(at[0])), across_rows(zeros));
-    const Values done = emit_run(inner, pointers_of(addresses), columns, sums);
+    const Values done = emit_run(inner, pointers_of(addresses), nullptr, columns, sums);
     llvm::BasicBlock* work_end = builder_.GetInsertBlock();
     builder_.CreateBr(next);
     builder_.SetInsertPoint(next);
@@ -259,20 +260,16 @@ class RowBlock {
     return result;
   }
 
-  /// One run along the innermost k dim.
-  Values emit_run(const AddressDim& inner, const Values& pointers, Value* columns, Values sums) {
-    const std::int64_t rounds = inner.extent / unroll_, rest = inner.extent % unroll_;
+  /// One run along the innermost k dim, `a_offset` (null: 0) bytes behind the pointers.
+  Values emit_run(const AddressDim& inner, const Values& pointers, Value* a_offset, Value* columns,
+                  Values sums) {
+    constexpr std::int64_t most_straight = 128;  // multiply-adds of a run without a loop
+    const std::int64_t registers = rows_ * plan_.vectors;
+    std::int64_t rounds = inner.extent / unroll_;
+    if (inner.extent * registers <= most_straight || rounds == 1) rounds = 0;
+    const std::int64_t rest = inner.extent - rounds * unroll_;
     const std::int64_t a_step = inner.a * a_bytes_, b_step = inner.column * b_bytes_;
-    Value* a_offset = nullptr;
-    if (rounds == 1) {
-      for (std::int64_t u = 0; u < unroll_; ++u) {
-        emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
-      }
-      columns = bytes_at(columns, unroll_ * b_step);
-      a_offset = builder_.getInt64(unroll_ * a_step);
-    } else if (rounds > 1) {
-      emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
-    }
+    if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
     for (std::int64_t u = 0; u < rest; ++u) {
       emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
     }
@@ -281,6 +278,9 @@ class RowBlock {
 
   void emit_run_loop(std::int64_t rounds, std::int64_t a_step, std::int64_t b_step,
                      const Values& pointers, Value*& columns, Value*& a_offset, Values& sums) {
+    const bool one = pointers.size() == 1;
+    Value* first_a = a_offset ? a_offset : builder_.getInt64(0);
+    if (one) first_a = a_offset ? bytes_at(pointers[0], a_offset) : pointers[0];
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -288,7 +288,6 @@ class RowBlock {
     builder_.SetInsertPoint(body);
     llvm::PHINode* count = builder_.CreatePHI(builder_.getInt64Ty(), 2);
     llvm::PHINode* b = builder_.CreatePHI(builder_.getPtrTy(), 2);
-    const bool one = pointers.size() == 1;
     llvm::Type* a_type = builder_.getInt64Ty();
     if (one) a_type = builder_.getPtrTy();
     llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
@@ -310,13 +309,14 @@ class RowBlock {
     count->addIncoming(next_count, body);
     b->addIncoming(columns, before);
     b->addIncoming(next_b, body);
-    a->addIncoming(one ? pointers[0] : builder_.getInt64(0), before);
+    a->addIncoming(first_a, before);
     a->addIncoming(next_a, body);
     for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(sums[i], body);
     builder_.CreateCondBr(builder_.CreateICmpNE(next_count, builder_.getInt64(0)), body, after);
     builder_.SetInsertPoint(after);
     columns = next_b;
-    a_offset = builder_.getInt64(rounds * unroll_ * a_step);
+    Value* passed = builder_.getInt64(rounds * unroll_ * a_step);
+    a_offset = a_offset ? builder_.CreateAdd(a_offset, passed) : passed;
   }
 
   /// One k: the columns' registers, then for each row a broadcast and its multiply-adds.
@@ -352,31 +352,81 @@ class RowBlock {
       sum = accumulator == DType::i32 ? builder_.CreateAdd(sum, sums[i])
                                       : builder_.CreateFAdd(sum, sums[i]);
     }
-    const bool direct = context_.direct_store();
+    if (context_.register_epilogue()) return emit_epilogue(sums);
     for (std::int64_t r = 0; r < rows_; ++r) {
-      Value* row = part_.argument(4);
-      row = direct ? bytes_at(row, direct_row_offset(r))
-                   : bytes_at(row, r * plan_.block_columns * accumulator_bytes_);
       for (unsigned v = 0; v < plan_.vectors; ++v) {
-        Value* at = bytes_at(row, static_cast<std::int64_t>(v * plan_.lanes) * accumulator_bytes_);
-        emit_store(emitter_, accumulator, sums[r * plan_.vectors + v], at, 1, plan_.lanes,
-                   direct ? vector_masks_[v] : nullptr);
+        const std::int64_t at = r * plan_.block_columns + v * plan_.lanes;
+        emit_store(emitter_, accumulator, sums[r * plan_.vectors + v],
+                   bytes_at(part_.argument(4), at * accumulator_bytes_), 1, plan_.lanes);
       }
     }
   }
 
-  Value* direct_row_offset(std::int64_t r) {
+  /// An access of the epilogue at the block's first element, and its steps in bytes.
+  struct EpilogueAddress {
+    Value* first = nullptr;
+    std::int64_t row_step = 0, column_step = 0;
+  };
+
+  EpilogueAddress epilogue_address(const loop::Access& access) {
     const loop::Contraction& contraction = context_.contraction;
-    const auto& strides = contraction.stores[0].access.strides;
-    const auto first =
-        strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
-    const Integers m_strides(first, strides.end() - 1);
-    const auto dims = merge_dims(contraction.m_extents, {m_strides});
-    Integers steps;
-    for (const AddressDim& dim : dims) steps.push_back(dim.guards[0] * accumulator_bytes_);
-    Value* row =
-        r == 0 ? part_.argument(3) : builder_.CreateAdd(part_.argument(3), builder_.getInt64(r));
-    return emit_linear_sums(emitter_, row, extents_of(dims), {steps}, {0})[0];
+    const auto bytes =
+        static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[access.buffer].dtype));
+    const auto first_m =
+        access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
+    Integers batch_steps(access.strides.begin(), first_m);
+    for (std::int64_t& step : batch_steps) step *= bytes;
+    // The rows are one dim here, or none.
+    const auto rows =
+        merge_dims(contraction.m_extents, {Integers(first_m, access.strides.end() - 1)});
+    EpilogueAddress address;
+    address.row_step = rows.empty() ? 0 : rows[0].guards[0] * bytes;
+    address.column_step = access.strides.back() * bytes;
+    Value* offset = emit_linear_sums(emitter_, part_.argument(2), contraction.batch_extents,
+                                     {batch_steps}, {access.offset * bytes})[0];
+    Value* column = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(6));
+    const auto moved = [&](Value* index, std::int64_t step) {
+      return builder_.CreateAdd(offset, builder_.CreateMul(index, builder_.getInt64(step)));
+    };
+    offset = moved(part_.argument(3), address.row_step);
+    offset = moved(column, address.column_step);
+    address.first = bytes_at(emitter_.buffers[access.buffer], offset);
+    return address;
+  }
+
+  /// The epilogue's nodes on each register of accumulators, and their stores.
+  void emit_epilogue(const Values& sums) {
+    const loop::Contraction& contraction = context_.contraction;
+    part_.load_buffers(4);
+    std::vector<EpilogueAddress> addresses;
+    for (const loop::Access& access : contraction.accesses) {
+      addresses.push_back(epilogue_address(access));
+    }
+    for (const loop::Store& store : contraction.stores) {
+      addresses.push_back(epilogue_address(store.access));
+    }
+    const std::size_t loads = contraction.accesses.size();
+    Point point;
+    point.index.assign(contraction.stores[0].access.strides.size(), builder_.getInt64(0));
+    point.vector_dim = static_cast<int>(point.index.size()) - 1;
+    point.lanes = plan_.lanes;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      for (unsigned v = 0; v < plan_.vectors; ++v) {
+        std::vector<PartialAddress> places;
+        for (const EpilogueAddress& address : addresses) {
+          const std::int64_t at = r * address.row_step + v * plan_.lanes * address.column_step;
+          places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
+        }
+        point.mask = vector_masks_[v];
+        PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
+                                   contraction.error_buffer);
+        expression.set_addresses({places.data(), loads});
+        expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
+        for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
+          expression.store(contraction.stores[i], places[loads + i]);
+        }
+      }
+    }
   }
 
   const ContractionContext& context_;

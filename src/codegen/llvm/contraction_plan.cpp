@@ -137,7 +137,8 @@ std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, 
   const unsigned spare = accumulator == DType::i32 ? 3 : 2;
   const unsigned fit =
       (machine.registers - plan.vectors - (machine.registers == 16 ? 1 : spare)) / plan.vectors;
-  const unsigned cap = plan.uniform_rows ? 12 : 8;  // a pointer for each row must fit, too
+  // Rows that are not uniform need a pointer each.
+  const unsigned cap = plan.uniform_rows || plan.vectors == 1 ? 12 : 8;
   unsigned limit = std::min(fit, cap);
   if (machine.registers == 16 && machine.vector_bytes == 16) limit = std::min(limit, 4U);
   if (machine.registers == 16 && accumulator == DType::i32) limit = std::min(limit, 4U);
@@ -153,6 +154,12 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
   plan.panel_width = contraction.b_packed ? contraction.panel_width : plan.block_columns;
   const std::int64_t most = most_rows(plan, machine, contraction.accumulator);
   plan.row_blocks = (plan.rows + most - 1) / most;
+  // Blocks of one height need half the code: a little less than the most is as good.
+  for (std::int64_t height = most; height * 8 >= most * 7; --height) {
+    if (plan.rows % height != 0) continue;
+    plan.row_blocks = plan.rows / height;
+    break;
+  }
   plan.block_rows = plan.rows / plan.row_blocks;
   plan.tall_blocks = plan.rows % plan.row_blocks;
 }
