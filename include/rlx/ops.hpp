@@ -251,6 +251,7 @@ struct Quantize { DType dtype = DType::u8; std::int64_t axis = 1; std::int64_t b
 struct Dequantize { DType dtype = DType::f32; std::int64_t axis = 1; std::int64_t block = 0; };
 /// x -> (u8, scale f32, zero point u8), as ONNX DynamicQuantizeLinear.
 struct DynamicQuantize {};
+/// (x, scale, zero point of any dtype?): quantised to [low, high] and back, per tensor or per axis.
 struct FakeQuantize { std::int64_t axis = 1; std::int64_t low = -128, high = 127; };
 
 // ---- resize, signal, random -----------------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ enum class ResizeNearest : std::uint8_t { round_prefer_floor, round_prefer_ceil,
 constexpr auto enum_names(ResizeNearest) {
   return std::array<std::string_view, 4>{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
 }
-/// Sizes and scales for every axis (a scale may be rounded away from size/size: both are needed).
+/// Sizes for every axis, -1 keeping it, and scales (empty: size / dim; a scale may be rounded away from that: both are needed).
 struct Resize {
   Axes sizes;
   std::vector<double> scales;
