@@ -239,7 +239,7 @@ struct Rules<op::Resize> {
     const std::span<const std::int64_t> sizes = args.out(0).dims;
     if (args.out(0).elements() == 0) return {};
     if (values.empty())
-      return bad_input("The op resize cannot fill {} places from an empty operand.",
+      return bad_input("The op resize cannot fill ({}) places from an empty operand.",
                        args.out(0).elements());
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
       const AxisResize r = axis_resize(a, axis, dims[axis], sizes[axis]);

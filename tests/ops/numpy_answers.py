@@ -44,6 +44,8 @@ def answer(name, *arrays):
 
 def onnx_answer(name, op, inputs, outputs=1, opset=21, reference=False, **attributes):
     """What ONNX Runtime (or ONNX's reference evaluator) gives for one node."""
+    while inputs[-1] is None:
+        inputs.pop()
     names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
     inputs = [None if v is None else np.asarray(v) for v in inputs]
     infos = [
@@ -159,7 +161,44 @@ def attentions():
     answer("rope_neighbours", np.concatenate([pairs, rest], axis=-1))
 
 
-for family in (contractions, convolutions, pools, norms, attentions):
+def quantizations():
+    x = pattern((3, 9), 1)
+    scales, zeros = np.array([0.01, 0.05, 0.25], np.float32), np.array([0, 128, 7], np.uint8)
+    onnx_answer("quantize_tensor", "QuantizeLinear", [x, np.float32(0.05), np.int8(3)])
+    onnx_answer("quantize_axis", "QuantizeLinear", [x, scales, zeros], axis=0)
+    blocks = np.abs(pattern((3, 3), 2)) / 8 + 0.01
+    onnx_answer("quantize_blocked", "QuantizeLinear", [x, blocks.astype(np.float32)], axis=1, block_size=4,
+                output_dtype=TensorProto.INT16, reference=True)
+    u = pattern((3, 9), 1, np.uint8, 100)
+    onnx_answer("dequantize_axis", "DequantizeLinear", [u, scales, zeros], axis=0)
+    onnx_answer("dynamic_quantize", "DynamicQuantizeLinear", [x], outputs=3)
+
+
+def resizes():
+    x = pattern((1, 1, 4, 5), 1)
+
+    def resize(name, sizes=None, scales=None, roi=None, **attributes):
+        to = None if sizes is None else np.array([1, 1, *sizes], np.int64)
+        by = None if scales is None else np.array([1, 1, *scales], np.float32)
+        region = None if roi is None else np.array(roi, np.float32)
+        onnx_answer("resize_" + name, "Resize", [x, region, by, to], reference=True, **attributes)
+
+    resize("nearest", sizes=[7, 8], mode="nearest")
+    resize("nearest_ceil", sizes=[7, 3], mode="nearest", nearest_mode="ceil", coordinate_transformation_mode="asymmetric")
+    resize("nearest_up", sizes=[6, 3], mode="nearest", nearest_mode="round_prefer_ceil",
+           coordinate_transformation_mode="align_corners")
+    resize("linear", sizes=[3, 8], mode="linear")
+    resize("linear_corners", sizes=[3, 8], mode="linear", coordinate_transformation_mode="align_corners")
+    resize("linear_scales", scales=[0.6, 1.7], mode="linear", coordinate_transformation_mode="half_pixel_symmetric")
+    resize("linear_antialias", sizes=[2, 3], mode="linear", antialias=1)
+    resize("cubic", sizes=[7, 3], mode="cubic")
+    resize("cubic_outside", sizes=[7, 3], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
+    resize("cubic_antialias", sizes=[2, 3], mode="cubic", antialias=1)
+    resize("crop", sizes=[3, 3], roi=[0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7], mode="linear", extrapolation_value=10.0,
+           coordinate_transformation_mode="tf_crop_and_resize")
+
+
+for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes):
     family()
 
 HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.

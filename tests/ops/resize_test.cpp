@@ -1,0 +1,78 @@
+// Resizing against ONNX's reference evaluator, and what it refuses.
+#include "ops/numeric.hpp"
+#include "ops/numpy_answers.hpp"
+
+namespace rlx {
+namespace {
+
+using namespace testing;
+using Coordinates = op::ResizeCoordinates;
+using Mode = op::ResizeMode;
+using Nearest = op::ResizeNearest;
+
+Tensor resized(op::Resize attributes) {
+  return results_of(std::move(attributes), {pattern({1, 1, 4, 5}, 1)})[0];
+}
+
+TEST(Resize, picks_the_nearest_place) {
+  expect_answer(resized({.sizes = {1, 1, 7, 8}}), numpy::resize_nearest);
+  expect_answer(resized({.sizes = {1, 1, 7, 3},
+                         .coordinates = Coordinates::asymmetric,
+                         .nearest = Nearest::ceil}),
+                numpy::resize_nearest_ceil);
+  expect_answer(resized({.sizes = {1, 1, 6, 3},
+                         .coordinates = Coordinates::align_corners,
+                         .nearest = Nearest::round_prefer_ceil}),
+                numpy::resize_nearest_up);
+}
+
+TEST(Resize, interpolates_linearly) {
+  expect_answer(resized({.sizes = {1, 1, 3, 8}, .mode = Mode::linear}), numpy::resize_linear);
+  expect_answer(
+      resized(
+          {.sizes = {1, 1, 3, 8}, .mode = Mode::linear, .coordinates = Coordinates::align_corners}),
+      numpy::resize_linear_corners);
+  expect_answer(resized({.sizes = {1, 1, 2, 8},
+                         .scales = {1, 1, 0.6, 1.7},
+                         .mode = Mode::linear,
+                         .coordinates = Coordinates::half_pixel_symmetric}),
+                numpy::resize_linear_scales);
+  expect_answer(resized({.sizes = {1, 1, 2, 3}, .mode = Mode::linear, .antialias = true}),
+                numpy::resize_linear_antialias);
+}
+
+TEST(Resize, interpolates_cubically) {
+  expect_answer(resized({.sizes = {-1, -1, 7, 3}, .mode = Mode::cubic}), numpy::resize_cubic);
+  expect_answer(resized({.sizes = {1, 1, 7, 3},
+                         .mode = Mode::cubic,
+                         .cubic_coefficient = -0.5,
+                         .exclude_outside = true}),
+                numpy::resize_cubic_outside);
+  expect_answer(resized({.sizes = {1, 1, 2, 3}, .mode = Mode::cubic, .antialias = true}),
+                numpy::resize_cubic_antialias);
+}
+
+TEST(Resize, crops_and_extrapolates) {
+  expect_answer(resized({.sizes = {1, 1, 3, 3},
+                         .mode = Mode::linear,
+                         .coordinates = Coordinates::tf_crop_and_resize,
+                         .extrapolation = 10,
+                         .roi = {0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7}}),
+                numpy::resize_crop);
+}
+
+TEST(Resize, refuses_with_sentences) {
+  const Tensor x(f32, {1, 1, 4, 5});
+  EXPECT_EQ(refusal_of(op::Resize{.sizes = {2, 2}}, {x}),
+            "The op resize has (2) sizes and (0) scales for f32[1,1,4,5].");
+  EXPECT_EQ(refusal_of(op::Resize{.sizes = {1, 1, 2, 2}, .scales = {1, 1, 0, 1}}, {x}),
+            "The size (2) or scale of resize along axis (2) is not positive.");
+  EXPECT_EQ(refusal_of(op::Resize{.sizes = {1, 1, 2, 2}, .roi = {0, 1}}, {x}),
+            "The region of resize has (2) numbers, not a start and an end for each axis of "
+            "f32[1,1,4,5].");
+  EXPECT_EQ(refusal_of(op::Resize{.sizes = {1, 1, 2, 2}}, {Tensor(f32, {1, 1, 0, 5})}),
+            "The op resize cannot fill (4) places from an empty operand.");
+}
+
+}  // namespace
+}  // namespace rlx
