@@ -79,6 +79,7 @@ struct OpInfo {
   void (*visit)(const void* attributes, FieldVisitor&) = nullptr;
   void (*visit_mutable)(void* attributes, MutableFieldVisitor&) = nullptr;
   std::shared_ptr<void> (*make)() = nullptr;
+  std::shared_ptr<void> (*copy)(const void* attributes) = nullptr;
   bool (*equal)(const void* a, const void* b) = nullptr;
   Result<std::vector<Type>> (*infer)(const void* attributes, const InferArgs&) = nullptr;
   Status (*eval)(const void* attributes, const EvalArgs&) = nullptr;

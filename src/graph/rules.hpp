@@ -71,6 +71,7 @@ OpInfo op_info_from_rules(std::string_view family) {
     visit_fields(*static_cast<A*>(a), R::fields, visitor);
   };
   info.make = []() -> std::shared_ptr<void> { return std::make_shared<A>(); };
+  info.copy = [](const void* a) -> std::shared_ptr<void> { return std::make_shared<A>(rules_detail::cast<A>(a)); };
   info.equal = [](const void* a, const void* b) {
     return equal_fields(rules_detail::cast<A>(a), rules_detail::cast<A>(b), R::fields);
   };

@@ -1,0 +1,55 @@
+// The table of contents of the passes: each a free function from graph to graph.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/op_info.hpp"
+#include "rlx/graph.hpp"
+#include "rlx/result.hpp"
+
+namespace rlx::passes {
+
+/// What binds a graph's symbols: values by symbol, and dims by input name.
+struct Bindings {
+  std::map<std::string, std::int64_t> dims;
+  std::map<std::string, Dims> input_dims;
+};
+
+/// Binds symbols and runs inference again with numbers; folds shape arithmetic, small constants, and turns ops whose shapes operands
+/// tell into static ones. What data alone can tell stays. Errors: unknown symbols or inputs, dims that contradict.
+Result<Graph> specialise(const Graph& graph, const Bindings& bindings);
+
+/// Replaces composites by their bodies, except where `keep` says that the device takes them whole.
+Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& keep);
+
+/// Recognises composites that an exporter took apart (table of equations in recognise.cpp).
+Result<Graph> recognise(const Graph& graph);
+
+/// The forms that regions want: reductions keep their dims, contractions have one free dim of b, convolutions have no bias and are
+/// not transposed, means are sums.
+Result<Graph> canonicalise(const Graph& graph);
+
+/// Convolutions and pools over channels-last images; transposes move down through what does not care and cancel.
+Result<Graph> channels_last(const Graph& graph);
+
+/// Algebraic identities, each under its equation.
+Result<Graph> simplify(const Graph& graph);
+
+/// Equal nodes once; nodes that no output needs, never.
+Result<Graph> merge_equal(const Graph& graph);
+Result<Graph> drop_dead(const Graph& graph);
+
+/// A pass by its name, for `rlx opt` and the pipeline's log.
+struct Pass {
+  std::string_view name;
+  Result<Graph> (*run)(const Graph&);
+};
+std::span<const Pass> all_passes();
+Result<Graph> run_passes(Graph graph, std::span<const std::string> names);
+
+}  // namespace rlx::passes

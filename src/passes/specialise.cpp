@@ -1,0 +1,234 @@
+// Binding symbols: inference runs again with numbers, and shape arithmetic folds on the way.
+#include <algorithm>
+#include <set>
+
+#include "passes/passes.hpp"
+#include "passes/rewriter.hpp"
+
+namespace rlx::passes {
+namespace {
+
+/// Evaluates the text of a derived dim, "(batch*2)", once its symbols have values.
+class DimEvaluator {
+ public:
+  DimEvaluator(std::string_view text, const std::map<std::string, std::int64_t>& dims) : text_(text), dims_(dims) {}
+
+  std::optional<std::int64_t> run() {
+    const auto value = expression();
+    return at_ == text_.size() ? value : std::nullopt;
+  }
+
+ private:
+  std::optional<std::int64_t> expression() {
+    if (at_ >= text_.size()) return std::nullopt;
+    if (text_[at_] != '(') return leaf();
+    ++at_;
+    const auto a = expression();
+    if (!a || at_ >= text_.size()) return std::nullopt;
+    const char op = text_[at_++];
+    const auto b = expression();
+    if (!b || at_ >= text_.size() || text_[at_++] != ')') return std::nullopt;
+    const Dim result = op == '+' ? Dim(*a) + *b : op == '-' ? Dim(*a) - *b : op == '*' ? Dim(*a) * *b : floor_div(*a, *b);
+    return result.value();
+  }
+  std::optional<std::int64_t> leaf() {
+    std::size_t end = text_.find_first_of("+-*/()", at_);
+    if (end == std::string_view::npos) end = text_.size();
+    const std::string name(text_.substr(at_, end - at_));
+    at_ = end;
+    if (!name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::stoll(name);
+    const auto found = dims_.find(name);
+    return found == dims_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::string_view text_;
+  const std::map<std::string, std::int64_t>& dims_;
+  std::size_t at_ = 0;
+};
+
+Dim bind_dim(const Dim& dim, const std::map<std::string, std::int64_t>& dims) {
+  if (dim.is_static()) return dim;
+  const auto whole = dims.find(dim.text());  // unnamed dims are spelled "INPUT:AXIS" and may hold any character
+  if (whole != dims.end()) return whole->second;
+  const auto value = DimEvaluator(dim.text(), dims).run();
+  return value ? Dim(*value) : dim;
+}
+
+/// Binds every Shape field of an op's attributes.
+class BindShapes : public MutableFieldVisitor {
+ public:
+  explicit BindShapes(const std::map<std::string, std::int64_t>& dims) : dims_(dims) {}
+  bool changed = false;
+  void visit(std::string_view, Shape& shape) override {
+    for (Dim& dim : shape) {
+      const Dim bound = bind_dim(dim, dims_);
+      if (!(bound == dim) && !(dim.is_unknown() && bound.is_unknown())) changed = true;
+      dim = bound;
+    }
+  }
+  void visit(std::string_view, bool&) override {}
+  void visit(std::string_view, std::int64_t&) override {}
+  void visit(std::string_view, std::uint64_t&) override {}
+  void visit(std::string_view, double&) override {}
+  void visit(std::string_view, std::string&) override {}
+  void visit(std::string_view, DType&) override {}
+  void visit(std::string_view, std::vector<std::int64_t>&) override {}
+  void visit(std::string_view, std::vector<double>&) override {}
+  void visit(std::string_view, std::vector<std::string>&) override {}
+  void visit(std::string_view, Tensor&) override {}
+  void visit(std::string_view, std::optional<std::int64_t>&) override {}
+  void visit(std::string_view, std::optional<double>&) override {}
+  void visit(std::string_view, GraphPointer&) override {}
+  void visit(std::string_view, EnumField) override {}
+
+ private:
+  const std::map<std::string, std::int64_t>& dims_;
+};
+
+/// The op with its Shape fields bound; shares the attributes where nothing changes.
+Op bound_op(const Op& op, const std::map<std::string, std::int64_t>& dims) {
+  if (dims.empty()) return op;
+  const std::shared_ptr<void> copy = op.info().copy(op.attributes());
+  BindShapes binder(dims);
+  op.info().visit_mutable(copy.get(), binder);
+  return binder.changed ? Op(op.info(), copy) : op;
+}
+
+std::set<std::string> symbols_of(const Graph& graph) {
+  std::set<std::string> symbols;
+  for (const Node& node : graph.nodes()) {
+    if (const auto* input = node.op.as<op::Input>()) {
+      for (const Dim& dim : input->shape) {
+        if (!dim.is_static()) symbols.insert(dim.text());
+      }
+    }
+  }
+  return symbols;
+}
+
+std::string joined(const std::set<std::string>& names) {
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// All symbol values: those given, and those that input dims tell.
+Result<std::map<std::string, std::int64_t>> symbol_values(const Graph& graph, const Bindings& bindings) {
+  std::map<std::string, std::int64_t> values = bindings.dims;
+  const std::set<std::string> symbols = symbols_of(graph);
+  for (const auto& [name, value] : bindings.dims) {
+    if (!symbols.contains(name)) return bad_input("The graph has no symbol ({}); it has: {}.", name, joined(symbols));
+    if (value < 0) return bad_input("The symbol ({}) cannot be ({}).", name, value);
+  }
+  std::set<std::string> inputs;
+  for (const Node& node : graph.nodes()) {
+    const auto* input = node.op.as<op::Input>();
+    if (!input) continue;
+    inputs.insert(input->name);
+    const auto given = bindings.input_dims.find(input->name);
+    if (given == bindings.input_dims.end()) continue;
+    const Type type{input->dtype, input->shape};
+    if (given->second.size() != input->shape.size()) {
+      return bad_input("The input ({}) is {} and cannot have ({}) dims.", input->name, type.text(), given->second.size());
+    }
+    for (std::size_t axis = 0; axis < input->shape.size(); ++axis) {
+      const Dim& dim = input->shape[axis];
+      const std::int64_t value = given->second[axis];
+      if (dim.is_static() && dim.value() != value) {
+        return bad_input("The input ({}) is {}: its dim ({}) cannot be ({}).", input->name, type.text(), axis, value);
+      }
+      if (dim.is_static()) continue;
+      const auto [known, is_new] = values.emplace(dim.text(), value);
+      if (!is_new && known->second != value) {
+        return bad_input("The symbol ({}) is both ({}) and ({}).", dim.text(), known->second, value);
+      }
+    }
+  }
+  for (const auto& [name, dims] : bindings.input_dims) {
+    if (!inputs.contains(name)) return bad_input("The graph has no input ({}); it has: {}.", name, joined(inputs));
+  }
+  return values;
+}
+
+// Larger results of constants alone are left to the plan, which computes them once, with the weights.
+constexpr std::int64_t fold_limit = 4096;
+
+bool is_foldable(const Node& node, const Graph& target, const std::vector<ValueId>& inputs) {
+  const OpTraits& traits = node.op.info().traits;
+  if (traits.random || traits.stateful || traits.control_flow || node.op.is<op::Constant>()) return false;
+  return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) {
+    return id.node < 0 || target.node(id).op.is<op::Constant>();
+  });
+}
+
+const Tensor* constant_of(const Graph& graph, ValueId id) {
+  if (id.node < 0) return nullptr;
+  const auto* constant = graph.node(id).op.as<op::Constant>();
+  return constant ? &constant->value : nullptr;
+}
+
+/// Replaces the node by constants where its inputs are constants and the results are small.
+Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
+  Graph& target = rewriter.target();
+  const std::vector<ValueId> inputs = rewriter.inputs_of(node);
+  if (node.op.is<op::ShapeOf>() && target.type(inputs[0]).is_static()) {
+    const Dims dims = target.type(inputs[0]).dims();
+    rewriter.replace(index, Values{target.constant(Tensor::of<std::int64_t>({static_cast<std::int64_t>(dims.size())}, dims))});
+    return true;
+  }
+  if (!is_foldable(node, target, inputs)) return false;
+  std::vector<Tensor> values;
+  std::vector<Type> types(inputs.size());
+  std::vector<const Type*> pointers;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor* value = constant_of(target, inputs[i]);
+    values.push_back(value ? *value : Tensor());
+    pointers.push_back(value ? &target.type(inputs[i]) : nullptr);
+  }
+  if (!node.op.info().eval_dynamic) {
+    RLX_ASSIGN(const std::vector<Type> results, node.op.info().infer(node.op.attributes(), InferArgs{pointers}));
+    for (const Type& type : results) {
+      if (!type.is_static() || type.elements() > fold_limit) return false;
+    }
+  }
+  auto results = evaluate(node.op, values);
+  if (!results.ok()) return std::move(results.error()).while_("evaluating " + std::string(node.op.name()) + (node.origin.empty() ? "" : " for " + node.origin));
+  Values constants;
+  for (Tensor& result : *results) constants.push_back(target.constant(std::move(result)));
+  rewriter.replace(index, constants);
+  return true;
+}
+
+Result<bool> resolve(Rewriter& rewriter, std::int32_t index, const Node& node) {
+  if (!node.op.info().resolve) return false;
+  const Values inputs = rewriter.values_of(node);
+  std::vector<std::optional<Tensor>> known;
+  for (const Value& input : inputs) {
+    const Tensor* value = input ? constant_of(rewriter.target(), input.id()) : nullptr;
+    known.push_back(value ? std::optional(*value) : std::nullopt);
+  }
+  const auto results = node.op.info().resolve(node.op.attributes(), rewriter.target(), inputs, known);
+  if (!results) return false;
+  rewriter.replace(index, *results);
+  return true;
+}
+
+}  // namespace
+
+Result<Graph> specialise(const Graph& graph, const Bindings& bindings) {
+  RLX_ASSIGN(const auto values, symbol_values(graph, bindings));
+  RLX_ASSIGN(Graph bound, rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
+    if (resolved) return true;
+    RLX_ASSIGN(const bool folded, fold(rewriter, index, node));
+    if (folded) return true;
+    RLX_TRY(rewriter.add(index, bound_op(node.op, values), rewriter.inputs_of(node)));
+    return true;
+  }));
+  // Resolved ops leave constants and shape arithmetic behind that now fold.
+  return rewrite(bound, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
+    if (resolved) return true;
+    return fold(rewriter, index, node);
+  });
+}
+
+}  // namespace rlx::passes
