@@ -1,0 +1,243 @@
+// Convolutions and pools over channels-last images. Every transpose is held back and moves down through ops that do not care about
+// the order of axes, until two of them cancel or an op needs the logical order.
+#include <algorithm>
+#include <map>
+
+#include "passes/passes.hpp"
+#include "passes/rewriter.hpp"
+
+namespace rlx::passes {
+namespace {
+
+/// A rewritten value whose logical meaning is transpose(value, perm); empty perm: the value itself.
+struct Held {
+  ValueId value;
+  Axes perm;
+};
+
+bool is_identity(const Axes& perm) {
+  for (std::size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+Axes inverse(const Axes& perm) {
+  Axes result(perm.size());
+  for (std::size_t i = 0; i < perm.size(); ++i) result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
+  return result;
+}
+
+Axes compose(const Axes& outer, const Axes& inner) {
+  if (inner.empty()) return outer;
+  Axes perm;
+  for (const std::int64_t axis : outer) perm.push_back(inner[static_cast<std::size_t>(axis)]);
+  return perm;
+}
+
+template <class T>
+std::vector<T> permuted(const std::vector<T>& list, const Axes& perm) {
+  std::vector<T> result;
+  for (const std::int64_t axis : perm) result.push_back(list[static_cast<std::size_t>(axis)]);
+  return result;
+}
+
+/// [0, 2, 3, ..., 1] for the given rank.
+Axes to_channels_last(int rank) {
+  Axes perm{0};
+  for (int i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  return perm;
+}
+
+class LayoutPass {
+ public:
+  explicit LayoutPass(const Graph& source) : source_(source), held_(source.nodes().size()) {}
+
+  Result<Graph> run() {
+    for (std::size_t i = 0; i < source_.nodes().size(); ++i) {
+      index_ = i;
+      target_.set_origin(source_.nodes()[i].origin);
+      RLX_TRY(visit(source_.nodes()[i]));
+    }
+    std::vector<GraphOutput> outputs;
+    for (const GraphOutput& output : source_.outputs()) outputs.push_back({output.name, logical(output.value)});
+    target_.set_outputs(std::move(outputs));
+    return std::move(target_);
+  }
+
+ private:
+  const Held& held(ValueId id) const { return held_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]; }
+
+  Value handle(ValueId id) { return target_.handle(id); }
+
+  /// The value in its logical order.
+  ValueId logical(ValueId id) {
+    if (id.node < 0) return id;
+    Held& entry = held_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+    if (entry.perm.empty()) return entry.value;
+    const auto [known, is_new] = logical_.try_emplace({entry.value, entry.perm});
+    if (is_new) known->second = transpose(handle(entry.value), entry.perm).id();
+    return known->second;
+  }
+
+  /// The value in the physical order in which transpose(result, perm) is the logical one.
+  ValueId physical(ValueId id, const Axes& perm) {
+    const Held& entry = held(id);
+    if (entry.perm == perm) return entry.value;
+    return transpose(handle(logical(id)), inverse(perm)).id();
+  }
+
+  void keep(Held entry) { held_[index_] = {std::move(entry)}; }
+
+  Status copy(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(logical(input));
+    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    held_[index_].clear();
+    for (const ValueId result : results) held_[index_].push_back({result, {}});
+    return {};
+  }
+
+  Status visit(const Node& node) {
+    if (node.results.empty() || !node.results[0].is_static()) return copy(node);
+    if (const auto* op = node.op.as<op::Transpose>()) return transpose_node(node, *op);
+    if (const auto* op = node.op.as<op::Conv>(); op && !op->channels_last) return conv(node, *op);
+    if (const auto* op = node.op.as<op::WindowReduce>(); op && !op->channels_last) return pool(node, *op);
+    const Axes perm = held_order(node);
+    if (perm.empty()) return copy(node);
+    if (node.op.info().traits.elementwise) return elementwise(node, perm);
+    if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims) return reduce(node, *op, perm);
+    if (const auto* op = node.op.as<op::Concat>()) return concat_node(node, *op, perm);
+    if (const auto* op = node.op.as<op::Slice>()) {
+      return moved(node, op::Slice{permuted(op->starts, inverse(perm)), permuted(op->limits, inverse(perm)), permuted(op->steps, inverse(perm))}, perm);
+    }
+    if (const auto* op = node.op.as<op::Pad>(); op && op->mode == PadMode::constant) {
+      return moved(node, op::Pad{permuted(op->low, inverse(perm)), permuted(op->high, inverse(perm)), op->mode}, perm);
+    }
+    if (const auto* op = node.op.as<op::Resize>(); op && op->roi.empty()) {
+      op::Resize resize = *op;
+      resize.sizes = permuted(op->sizes, inverse(perm));
+      resize.scales = permuted(op->scales, inverse(perm));
+      return moved(node, resize, perm);
+    }
+    return copy(node);
+  }
+
+  /// The order of the largest operand that is held transposed; empty if none is.
+  Axes held_order(const Node& node) const {
+    Axes perm;
+    std::int64_t most = -1;
+    for (const ValueId input : node.inputs) {
+      if (input.node < 0) continue;
+      const Held& entry = held(input);
+      const Type& type = target_.type(entry.value);
+      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most) continue;
+      most = type.elements();
+      perm = entry.perm;
+    }
+    return perm;
+  }
+
+  // transpose(transpose(v, inner), outer) = transpose(v, inner o outer): nothing is computed
+  Status transpose_node(const Node& node, const op::Transpose& op) {
+    const Held& entry = held(node.inputs[0]);
+    Axes perm = compose(op.perm, entry.perm);
+    if (is_identity(perm)) perm.clear();
+    keep({entry.value, perm});
+    return {};
+  }
+
+  /// One data input in physical order, other inputs (a fill value) as they are.
+  Status moved(const Node& node, Op op, const Axes& perm) {
+    std::vector<ValueId> inputs{physical(node.inputs[0], perm)};
+    for (std::size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(logical(node.inputs[i]));
+    RLX_ASSIGN(const auto results, target_.try_add(std::move(op), inputs, node.name, node.origin));
+    keep({results[0], perm});
+    return {};
+  }
+
+  // f(transpose(a), transpose(b)) = transpose(f(a, b)); operands of lower rank are reshaped to the full rank first
+  Status elementwise(const Node& node, const Axes& perm) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      if (input.node < 0) {
+        inputs.push_back(input);
+        continue;
+      }
+      const Type& type = source_.type(input);
+      if (type.rank() == node.results[0].rank()) {
+        inputs.push_back(physical(input, perm));
+      } else if (type.elements() == 1) {
+        inputs.push_back(reshape(handle(logical(input)), {}).id());
+      } else {
+        Shape shape(perm.size() - type.shape.size(), Dim(1));
+        shape.insert(shape.end(), type.shape.begin(), type.shape.end());
+        inputs.push_back(transpose(reshape(handle(logical(input)), shape), inverse(perm)).id());
+      }
+    }
+    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    keep({results[0], perm});
+    return {};
+  }
+
+  // reduce(transpose(x, perm), axes) = transpose(reduce(x, perm[axes]), perm)
+  Status reduce(const Node& node, const op::Reduce& op, const Axes& perm) {
+    Axes axes = op.axes;
+    const int rank = static_cast<int>(perm.size());
+    for (std::int64_t& axis : axes) axis = perm[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
+    std::sort(axes.begin(), axes.end());
+    return moved(node, op::Reduce{op.kind, axes, true}, perm);
+  }
+
+  Status concat_node(const Node& node, const op::Concat& op, const Axes& perm) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(physical(input, perm));
+    const auto rank = static_cast<std::int64_t>(perm.size());
+    const std::int64_t axis = perm[static_cast<std::size_t>(op.axis < 0 ? op.axis + rank : op.axis)];
+    RLX_ASSIGN(const auto results, target_.try_add(op::Concat{axis}, inputs, node.name, node.origin));
+    keep({results[0], perm});
+    return {};
+  }
+
+  // x [N,C,...] -> [N,...,C]; w [O,C,...] -> [...,C,O]
+  Status conv(const Node& node, const op::Conv& op) {
+    const int rank = node.results[0].rank();
+    const Axes last = to_channels_last(rank);
+    op::Conv moved_op = op;
+    moved_op.channels_last = true;
+    Axes weight_perm;
+    for (int i = 2; i < rank; ++i) weight_perm.push_back(i);
+    weight_perm.push_back(1);
+    weight_perm.push_back(0);
+    const ValueId w = transpose(handle(logical(node.inputs[1])), weight_perm).id();
+    RLX_ASSIGN(const auto results, target_.try_add(moved_op, std::vector{physical(node.inputs[0], inverse(last)), w}, node.name, node.origin));
+    keep({results[0], inverse(last)});
+    return {};
+  }
+
+  Status pool(const Node& node, const op::WindowReduce& op) {
+    const Axes order = inverse(to_channels_last(node.results[0].rank()));
+    op::WindowReduce moved_op = op;
+    moved_op.channels_last = true;
+    return moved(node, moved_op, order);
+  }
+
+  const Graph& source_;
+  Graph target_;
+  std::vector<std::vector<Held>> held_;
+  std::map<std::pair<ValueId, Axes>, ValueId> logical_;
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+Result<Graph> channels_last(const Graph& graph) {
+  try {
+    return LayoutPass(graph).run();
+  } catch (const Exception& exception) {
+    return exception.error();
+  }
+}
+
+}  // namespace rlx::passes

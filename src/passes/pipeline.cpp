@@ -1,0 +1,29 @@
+// Passes by name.
+#include "base/error.hpp"
+#include "passes/passes.hpp"
+
+namespace rlx::passes {
+
+std::span<const Pass> all_passes() {
+  static constexpr auto specialise_nothing = [](const Graph& graph) { return specialise(graph, {}); };
+  static constexpr auto lower_all = [](const Graph& graph) { return lower(graph, [](const Node&) { return false; }); };
+  static const Pass passes[] = {{"specialise", specialise_nothing}, {"recognise", recognise},
+                                {"lower", lower_all},               {"canonicalise", canonicalise},
+                                {"channels_last", channels_last},   {"simplify", simplify},
+                                {"merge_equal", merge_equal},       {"drop_dead", drop_dead}};
+  return passes;
+}
+
+Result<Graph> run_passes(Graph graph, std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    const Pass* found = nullptr;
+    for (const Pass& pass : all_passes()) {
+      if (pass.name == name) found = &pass;
+    }
+    if (!found) return error(ErrorKind::usage, "There is no pass ({}).", name);
+    RLX_ASSIGN(graph, found->run(graph));
+  }
+  return graph;
+}
+
+}  // namespace rlx::passes

@@ -1,0 +1,87 @@
+// Algebraic identities, each under its equation.
+#include "graph/elementwise_eval.hpp"
+#include "passes/passes.hpp"
+#include "passes/rewriter.hpp"
+
+namespace rlx::passes {
+namespace {
+
+bool is_identity(const Axes& perm) {
+  for (std::size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+bool is_whole(const op::Slice& slice, const Type& x) {
+  if (!x.is_static()) return false;
+  for (std::size_t i = 0; i < x.shape.size(); ++i) {
+    if (slice.starts[i] != 0 || slice.limits[i] < x.shape[i].value() || slice.steps[i] != 1) return false;
+  }
+  return true;
+}
+
+/// The one value that every element of a small constant has, or nothing.
+std::optional<double> uniform(const Graph& graph, ValueId id) {
+  const auto* constant = graph.node(id).op.as<op::Constant>();
+  if (!constant || constant->value.elements() != 1 || is_complex(constant->value.dtype())) return std::nullopt;
+  const ScalarDatum datum = load_datum(constant->value.dtype(), constant->value.data(), 0);
+  return is_float(constant->value.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
+}
+
+// x where the node is the identity on its first or second input, else nothing.
+std::optional<ValueId> identity(const Graph& graph, const Node& node, const std::vector<ValueId>& in) {
+  const auto same = [&](ValueId id) { return graph.type(id) == node.results[0]; };
+  if (in.empty() || in[0].node < 0) return std::nullopt;
+  // transpose(x, identity) = x; reshape(x, its own shape) = x; the same of broadcast, cast, concat of one, whole slices
+  if (const auto* op = node.op.as<op::Transpose>(); op && is_identity(op->perm)) return in[0];
+  if ((node.op.is<op::Reshape>() || node.op.is<op::Broadcast>() || node.op.is<op::Cast>()) && same(in[0]) && node.results[0].is_static()) return in[0];
+  if (node.op.is<op::Concat>() && in.size() == 1) return in[0];
+  if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0]))) return in[0];
+  if (in.size() != 2 || in[1].node < 0 || !node.results[0].is_static()) return std::nullopt;
+  // x * 1 = x, x / 1 = x, x + 0 = x, x - 0 = x
+  const auto a = uniform(graph, in[0]), b = uniform(graph, in[1]);
+  if ((node.op.is<op::Mul>() || node.op.is<op::Div>()) && b == 1.0 && same(in[0])) return in[0];
+  if (node.op.is<op::Mul>() && a == 1.0 && same(in[1])) return in[1];
+  if ((node.op.is<op::Add>() || node.op.is<op::Sub>()) && b == 0.0 && same(in[0]) && !is_float(node.results[0].dtype)) return in[0];
+  return std::nullopt;
+}
+
+// reshape(reshape(x)) = reshape(x); transpose(transpose(x)) = transpose(x)
+Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& node) {
+  Graph& target = rewriter.target();
+  if (node.inputs.empty() || node.inputs[0].node < 0) return false;
+  const ValueId in = rewriter(node.inputs[0]);
+  const Node& before = target.node(in);
+  if (node.op.is<op::Reshape>() && before.op.is<op::Reshape>() && node.results[0].is_static()) {
+    const ValueId source = before.inputs[0];
+    RLX_TRY(rewriter.add(index, op::Reshape{node.results[0].shape}, {source}));
+    return true;
+  }
+  const auto* outer = node.op.as<op::Transpose>();
+  const auto* inner = before.op.as<op::Transpose>();
+  if (!outer || !inner) return false;
+  Axes perm;
+  for (const std::int64_t axis : outer->perm) perm.push_back(inner->perm[static_cast<std::size_t>(axis)]);
+  const ValueId source = before.inputs[0];
+  if (is_identity(perm)) {
+    rewriter.replace(index, std::vector<ValueId>{source});
+  } else {
+    RLX_TRY(rewriter.add(index, op::Transpose{perm}, {source}));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Graph> simplify(const Graph& graph) {
+  return rewrite(graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    if (const auto same = identity(rewriter.target(), node, rewriter.inputs_of(node))) {
+      rewriter.replace(index, std::vector<ValueId>{*same});
+      return true;
+    }
+    return merge_views(rewriter, index, node);
+  });
+}
+
+}  // namespace rlx::passes
