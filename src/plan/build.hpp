@@ -1,0 +1,19 @@
+// From regions to a plan: kernels, buffers, weights, steps, arena.
+#pragma once
+
+#include "codegen/code.hpp"
+#include "plan/plan.hpp"
+#include "plan/regions.hpp"
+
+namespace rlx::plan {
+
+struct BuildOptions {
+  codegen::Target target;
+  int threads = 1;
+  FusionPolicy fusion;
+};
+
+/// The plan of a MIR graph whose types are all static. Errors: unsupported where an op can neither be generated nor evaluated.
+Result<Plan> build_plan(const FlatGraph& graph, const BuildOptions& options);
+
+}  // namespace rlx::plan

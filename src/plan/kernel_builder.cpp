@@ -1,0 +1,157 @@
+// Expressions of regions.
+#include "plan/kernel_builder.hpp"
+
+#include <limits>
+
+#include "base/error.hpp"
+#include "graph/elementwise_eval.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+
+std::int32_t KernelBuffers::number(std::int32_t plan_buffer, bool written) {
+  for (std::size_t i = 0; i < plan_buffers.size(); ++i) {
+    if (plan_buffers[i] != plan_buffer) continue;
+    declared[i].written = declared[i].written || written;
+    return static_cast<std::int32_t>(i);
+  }
+  const BufferPlan& buffer = all_[static_cast<std::size_t>(plan_buffer)];
+  plan_buffers.push_back(plan_buffer);
+  declared.push_back({buffer.dtype, buffer.elements, written});
+  return static_cast<std::int32_t>(plan_buffers.size() - 1);
+}
+
+double reduction_identity(Reduction kind, DType dtype) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const int bits = static_cast<int>(size_of(dtype)) * 8;
+  const bool is_signed = is_signed_integer(dtype);
+  switch (kind) {
+    case Reduction::prod: case Reduction::all: return 1;
+    case Reduction::max:
+      if (is_float(dtype)) return -infinity;
+      return is_signed ? -std::ldexp(1.0, bits - 1) : 0;
+    case Reduction::min:
+      if (is_float(dtype)) return infinity;
+      return std::ldexp(1.0, is_signed ? bits - 1 : bits) - 1;
+    default: return 0;
+  }
+}
+
+ReduceKind reduce_kind_of(Reduction kind) {
+  switch (kind) {
+    case Reduction::prod: return ReduceKind::prod;
+    case Reduction::min: return ReduceKind::min;
+    case Reduction::max: return ReduceKind::max;
+    case Reduction::any: return ReduceKind::any;
+    case Reduction::all: return ReduceKind::all;
+    default: return ReduceKind::sum;
+  }
+}
+
+ScalarValue ExpressionBuilder::load(loop::Access access, DType dtype) {
+  for (std::size_t i = 0; i < accesses_.size(); ++i) {
+    if (accesses_[i] == access) return builder_.add({.op = ScalarOp::load, .dtype = dtype, .index = static_cast<std::int32_t>(i)});
+  }
+  accesses_.push_back(std::move(access));
+  return builder_.add({.op = ScalarOp::load, .dtype = dtype, .index = static_cast<std::int32_t>(accesses_.size() - 1)});
+}
+
+loop::Access ExpressionBuilder::access_of(ValueId id, bool written) {
+  const Located located = locate_(id);
+  return {.buffer = buffers_.number(located.buffer, written),
+          .offset = located.view.offset,
+          .strides = map_(broadcast_strides(located.view, dims_))};
+}
+
+ScalarValue ExpressionBuilder::operand(ValueId id) {
+  if (id.node < 0) return {};
+  const auto known = values_.find(id);
+  if (known != values_.end()) return known->second;
+  const Node& node = graph_.node(id);
+  if (const auto* constant = node.op.as<op::Constant>(); constant && constant->value.elements() == 1) {
+    const ScalarDatum datum = load_datum(constant->value.dtype(), constant->value.data(), 0);
+    return builder_.add({.op = ScalarOp::constant, .dtype = constant->value.dtype(), .value = datum.number.real(), .integer = datum.integer});
+  }
+  return load(access_of(id, false), graph_.type(id).dtype);
+}
+
+loop::Store ExpressionBuilder::store(ValueId id) { return {access_of(id, true), values_.at(id).id()}; }
+
+void ExpressionBuilder::add(std::int32_t index) {
+  const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+  const ValueId id{index, 0};
+  if (is_view_op(node.op)) {
+    values_[id] = operand(node.inputs[0]);
+  } else if (node.op.is<op::Update>()) {
+    values_[id] = operand(node.inputs[1]);
+  } else if (node.op.is<op::Gather>()) {
+    values_[id] = gather(node);
+  } else if (node.op.is<op::Pad>()) {
+    values_[id] = padded(node);
+  } else if (node.op.is<op::Reduce>() || node.op.is<op::ArgReduce>()) {
+    values_[id] = reduction(node);
+  } else {
+    RLX_CHECK(node.op.info().scalar, "{} has no scalar meaning", node.op.name());
+    std::vector<ScalarValue> operands;
+    for (const ValueId input : node.inputs) operands.push_back(operand(input));
+    values_[id] = node.op.info().scalar(node.op.attributes(), builder_, operands);
+  }
+}
+
+// result[outer..., i..., inner...] = x[outer..., index[i...], inner...]
+ScalarValue ExpressionBuilder::gather(const Node& node) {
+  const Located x = locate_(node.inputs[0]);
+  const auto rank = static_cast<std::int64_t>(x.view.dims.size());
+  const std::int64_t named = node.op.as<op::Gather>()->axis;
+  const auto axis = static_cast<std::size_t>(named < 0 ? named + rank : named);
+  const std::size_t index_rank = static_cast<std::size_t>(graph_.type(node.inputs[1]).rank());
+  // The indices, broadcast to the result: axes before and after are of size 1.
+  const Located ids = locate_(node.inputs[1]);
+  std::vector<std::int64_t> index_strides(dims_.size(), 0), x_strides(dims_.size(), 0);
+  for (std::size_t i = 0; i < index_rank; ++i) {
+    if (ids.view.dims[i] != 1) index_strides[axis + i] = ids.view.strides[i];
+  }
+  for (std::size_t i = 0; i < x.view.dims.size(); ++i) {
+    if (i == axis || x.view.dims[i] == 1) continue;
+    x_strides[i < axis ? i : i + index_rank - 1] = x.view.strides[i];
+  }
+  ScalarValue position = values_.contains(node.inputs[1])
+      ? values_.at(node.inputs[1])
+      : load({.buffer = buffers_.number(ids.buffer, false), .offset = ids.view.offset, .strides = map_(index_strides)},
+             graph_.type(node.inputs[1]).dtype);
+  position = builder_.cast(position, i64);
+  uses_indices_ = true;
+  loop::Access access{.buffer = buffers_.number(x.buffer, false), .offset = x.view.offset, .strides = map_(x_strides)};
+  access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  return load(std::move(access), node.results[0].dtype);
+}
+
+ScalarValue ExpressionBuilder::padded(const Node& node) {
+  const auto* pad = node.op.as<op::Pad>();
+  const Located x = locate_(node.inputs[0]);
+  loop::Access access{.buffer = buffers_.number(x.buffer, false), .offset = x.view.offset, .strides = map_(x.view.strides)};
+  for (std::size_t i = 0; i < dims_.size(); ++i) {
+    access.offset -= pad->low[i] * x.view.strides[i];
+    if (pad->low[i] <= 0 && pad->high[i] <= 0) continue;
+    std::vector<std::int64_t> unit(dims_.size(), 0);
+    unit[i] = 1;
+    access.guards.push_back({.offset = -pad->low[i], .extent = x.view.dims[i], .coefficients = map_(unit)});
+  }
+  if (node.inputs.size() > 1 && node.inputs[1].node >= 0) {
+    const Tensor& fill = graph_.node(node.inputs[1]).op.as<op::Constant>()->value;
+    const ScalarDatum datum = load_datum(fill.dtype(), fill.data(), 0);
+    access.fill = is_float(fill.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
+  }
+  return load(std::move(access), node.results[0].dtype);
+}
+
+ScalarValue ExpressionBuilder::reduction(const Node& node) {
+  const ScalarValue x = operand(node.inputs[0]);
+  if (const auto* arg = node.op.as<op::ArgReduce>()) {
+    return builder_.reduce(arg->max ? ReduceKind::argmax : ReduceKind::argmin, x);
+  }
+  return builder_.reduce(reduce_kind_of(node.op.as<op::Reduce>()->kind), x);
+}
+
+}  // namespace rlx::plan

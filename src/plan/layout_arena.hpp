@@ -1,0 +1,12 @@
+// Lifetimes and arena offsets of a plan's buffers.
+#pragma once
+
+#include "plan/plan.hpp"
+
+namespace rlx::plan {
+
+/// Sets first_step, last_step and offset of every arena buffer, the arena's size and its lower bound, and which steps wait for
+/// the ones before.
+void lay_out_arena(Plan& plan);
+
+}  // namespace rlx::plan

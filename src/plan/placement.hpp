@@ -1,0 +1,33 @@
+// Where values lie: in buffers of their own, or inside the buffer of a concatenation that reads them.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "plan/regions.hpp"
+
+namespace rlx::plan {
+
+/// How every value is read, once parts of concatenations are written in place.
+class Placement {
+ public:
+  Placement(const FlatGraph& graph, const Regions& regions);
+
+  /// The view of a value over a dense buffer of `view.base`.
+  const View& of(ValueId id) const { return views_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]; }
+  /// Is the part (operand k of the concatenation `node`) written in place?
+  bool in_place(std::int32_t node, std::size_t k) const { return in_place_.contains({node, k}); }
+
+ private:
+  void place_parts(std::int32_t concat);
+  bool may_move(ValueId part, std::int32_t concat) const;
+  bool move(ValueId part, const View& target);
+
+  const Graph& graph_;
+  const Regions& regions_;
+  std::vector<std::vector<View>> views_;
+  std::vector<std::vector<std::int32_t>> users_;
+  std::map<std::pair<std::int32_t, std::size_t>, bool> in_place_;
+};
+
+}  // namespace rlx::plan

@@ -1,0 +1,354 @@
+// Forms regions: each node joins the region of one of its operands where the points of both are the same.
+#include "plan/regions.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "base/error.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+
+bool is_generated(DType dtype) {
+  return !is_complex(dtype) && dtype != f8e4m3fn && dtype != f8e5m2 && dtype != i4 && dtype != u4;
+}
+
+namespace {
+
+enum class Role { leaf, view, update, elementwise, reduction, window, contraction, concat, host };
+
+bool is_depthwise(const Graph& graph, const Node& node, const op::Conv& conv) {
+  const Dims x = graph.type(node.inputs[0]).dims(), w = graph.type(node.inputs[1]).dims();
+  return conv.groups > 1 && conv.groups == x.back() && w.back() == conv.groups && w[w.size() - 2] == 1;
+}
+
+bool is_contraction_dtype(DType dtype) { return dtype == f32 || dtype == f64 || dtype == f16 || dtype == bf16; }
+
+class Formation {
+ public:
+  Formation(const FlatGraph& flat, const FusionPolicy& policy) : flat_(flat), graph_(flat.graph), policy_(policy) {}
+
+  Regions run() {
+    const std::size_t count = graph_.nodes().size();
+    result_.region_of.assign(count, -1);
+    result_.weight_only.assign(count, false);
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<std::int32_t>(i));
+    order();
+    return std::move(result_);
+  }
+
+ private:
+  const Node& node(std::int32_t index) const { return graph_.nodes()[static_cast<std::size_t>(index)]; }
+  std::int32_t region_of(ValueId id) const { return id.node < 0 ? -1 : result_.region_of[static_cast<std::size_t>(id.node)]; }
+  Region& region(std::int32_t index) { return result_.list[static_cast<std::size_t>(index)]; }
+  const View& view(ValueId id) const {
+    return result_.views[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
+
+  bool is_weight_only(const Node& n) const {
+    const OpTraits& traits = n.op.info().traits;
+    if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
+    if (traits.stateful || traits.random || traits.control_flow || traits.data_dependent) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId id) {
+      return id.node < 0 || result_.weight_only[static_cast<std::size_t>(id.node)];
+    });
+  }
+
+  void visit(std::int32_t index) {
+    const Node& n = node(index);
+    result_.weight_only[static_cast<std::size_t>(index)] = is_weight_only(n);
+    const Role role = role_of(index);
+    std::optional<View> seen;
+    if (role == Role::view) seen = view_through(n, view(n.inputs[0]));
+    std::vector<View> views;
+    for (std::size_t k = 0; k < n.results.size(); ++k) {
+      views.push_back(View::dense({index, static_cast<std::int32_t>(k)}, n.results[k].dims()));
+    }
+    if (seen) views[0] = *seen;
+    result_.views.push_back(std::move(views));
+    if (role == Role::leaf || seen || result_.weight_only[static_cast<std::size_t>(index)]) return;
+    // A reshape that strides cannot express is a copy: a nest over its operand's points.
+    const bool joins = role == Role::elementwise || role == Role::reduction;
+    if (joins && policy_.enabled && try_join(index, role)) return;
+    start(index, role);
+  }
+
+  Role role_of(std::int32_t index) const {
+    const Node& n = node(index);
+    if (n.inputs.empty() && n.op.info().traits.stateful) return Role::leaf;
+    if (is_view_op(n.op)) return Role::view;
+    if (n.op.is<op::Update>()) return Role::update;
+    if (n.op.is<op::Concat>() && is_generated(n.results[0].dtype)) return Role::concat;
+    const auto generated = [&](ValueId id) { return id.node < 0 || is_generated(graph_.type(id).dtype); };
+    if (!is_generated(n.results[0].dtype) || !std::all_of(n.inputs.begin(), n.inputs.end(), generated)) return Role::host;
+    if (n.op.info().traits.elementwise) return Role::elementwise;
+    if (n.op.is<op::Gather>() && is_integer(graph_.type(n.inputs[1]).dtype)) return Role::elementwise;
+    if (const auto* pad = n.op.as<op::Pad>()) return is_generated_pad(n, *pad) ? Role::elementwise : Role::host;
+    if (const auto* reduce = n.op.as<op::Reduce>()) {
+      return reduce->keep_dims && reduce->kind != Reduction::mean && n.results[0].elements() > 0 ? Role::reduction : Role::host;
+    }
+    if (const auto* reduce = n.op.as<op::ArgReduce>()) return reduce->keep_dims && !reduce->select_last ? Role::reduction : Role::host;
+    if (const auto* conv = n.op.as<op::Conv>(); conv && conv->channels_last && !conv->transposed && is_contraction_dtype(n.results[0].dtype)) {
+      return is_depthwise(graph_, n, *conv) ? Role::window : Role::contraction;
+    }
+    if (const auto* pool = n.op.as<op::WindowReduce>(); pool && pool->channels_last && pool->kind != Reduction::mean) return Role::window;
+    if (const auto* dot = n.op.as<op::DotGeneral>(); dot && is_contraction_dtype(n.results[0].dtype)) {
+      const int free = graph_.type(n.inputs[1]).rank() - static_cast<int>(dot->b_batch.size() + dot->b_contract.size());
+      return free == 1 && graph_.type(n.inputs[0]).dtype == graph_.type(n.inputs[1]).dtype ? Role::contraction : Role::host;
+    }
+    return Role::host;
+  }
+
+  bool is_generated_pad(const Node& n, const op::Pad& pad) const {
+    if (pad.mode != PadMode::constant) return false;
+    return n.inputs.size() < 2 || n.inputs[1].node < 0 || graph_.node(n.inputs[1]).op.is<op::Constant>();
+  }
+
+  void start(std::int32_t index, Role role) {
+    const Node& n = node(index);
+    Region fresh;
+    fresh.nodes = {index};
+    fresh.root = index;
+    fresh.dims = n.results[0].dims();
+    switch (role) {
+      case Role::elementwise: case Role::update: fresh.kind = Region::Kind::nest; break;
+      case Role::view:
+        fresh.kind = Region::Kind::nest;
+        fresh.dims = graph_.type(n.inputs[0]).dims();
+        break;
+      case Role::reduction:
+        fresh.kind = Region::Kind::nest;
+        fresh.dims = graph_.type(n.inputs[0]).dims();
+        fresh.reduced = reduced_axes(n);
+        break;
+      case Role::window: fresh.kind = Region::Kind::window; break;
+      case Role::contraction: fresh.kind = Region::Kind::contraction; break;
+      case Role::concat: fresh.kind = Region::Kind::concat; break;
+      default: fresh.kind = Region::Kind::host; break;
+    }
+    result_.region_of[static_cast<std::size_t>(index)] = static_cast<std::int32_t>(result_.list.size());
+    result_.list.push_back(std::move(fresh));
+  }
+
+  /// Regions of one node that copies: views that strides cannot express, updates of states.
+  bool is_copy(const Region& r) const { return is_view_op(node(r.root).op) || node(r.root).op.is<op::Update>(); }
+
+  static Axes reduced_axes(const Node& n) {
+    if (const auto* reduce = n.op.as<op::Reduce>()) return reduce->axes;
+    const auto* arg = n.op.as<op::ArgReduce>();
+    return {arg->axis < 0 ? arg->axis + n.results[0].rank() : arg->axis};
+  }
+
+  static Dims row_dims(const Region& r) {
+    Dims dims = r.dims;
+    for (const std::int64_t axis : r.reduced) dims[static_cast<std::size_t>(axis)] = 1;
+    return dims;
+  }
+
+  /// Does operand `k` of n have to be read from memory at other points than n's own?
+  static bool reads_elsewhere(const Node& n, std::size_t k) { return k == 0 && (n.op.is<op::Gather>() || n.op.is<op::Pad>()); }
+
+  bool fits(const Node& n, Role role, std::int32_t target) {
+    const Region& r = region(target);
+    if (r.kind == Region::Kind::host || r.kind == Region::Kind::concat || is_copy(r)) return false;
+    if (flat_.predicates[static_cast<std::size_t>(r.root)] != predicates_of(n)) return false;
+    for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+      const ValueId id = n.inputs[k];
+      if (id.node < 0 || region_of(view(id).base) != target) continue;
+      // Through a view, or at other points, the value must have been stored by a kernel before.
+      if (region_of(id) != target || reads_elsewhere(n, k)) return false;
+    }
+    const Dims dims = n.results[0].dims();
+    if (role == Role::elementwise) {
+      if (dims == r.dims) return true;
+      return !r.reduced.empty() && dims == row_dims(r);
+    }
+    if (r.kind == Region::Kind::window || graph_.type(n.inputs[0]).dims() != r.dims || region_of(n.inputs[0]) != target) return false;
+    const Axes axes = reduced_axes(n);
+    if (r.kind == Region::Kind::contraction && !rows_are_whole(r, axes)) return false;
+    if (!r.reduced.empty()) return axes == r.reduced;
+    return true;
+  }
+
+  /// A contraction makes whole rows of its last axis, unless groups split it.
+  bool rows_are_whole(const Region& r, const Axes& axes) {
+    const auto* conv = node(r.root).op.as<op::Conv>();
+    return axes == Axes{static_cast<std::int64_t>(r.dims.size()) - 1} && (!conv || conv->groups == 1) && r.dims.back() <= 8192;
+  }
+
+  const std::vector<FlatGraph::Predicate>& predicates_of(const Node& n) const {
+    return flat_.predicates[static_cast<std::size_t>(&n - graph_.nodes().data())];
+  }
+
+  /// Regions whose values the node reads, directly or through views.
+  void add_sources(const Node& n, std::vector<std::int32_t>& sources) const {
+    for (const ValueId id : n.inputs) {
+      if (id.node >= 0 && region_of(view(id).base) >= 0) sources.push_back(region_of(view(id).base));
+    }
+    for (const FlatGraph::Predicate& predicate : predicates_of(n)) {
+      if (region_of(view(predicate.value).base) >= 0) sources.push_back(region_of(view(predicate.value).base));
+    }
+  }
+
+  /// Does region `from` need region `target` before it runs (over any path)?
+  bool depends(std::int32_t from, std::int32_t target) {
+    std::vector<std::int32_t> stack{from};
+    std::set<std::int32_t> seen;
+    while (!stack.empty()) {
+      const std::int32_t current = stack.back();
+      stack.pop_back();
+      if (current == target) return true;
+      if (!seen.insert(current).second) continue;
+      std::vector<std::int32_t> sources;
+      for (const std::int32_t member : region(current).nodes) add_sources(node(member), sources);
+      for (const std::int32_t source : sources) {
+        if (source != current) stack.push_back(source);
+      }
+    }
+    return false;
+  }
+
+  bool keeps_order(const Node& n, std::int32_t target) {
+    std::vector<std::int32_t> sources;
+    add_sources(n, sources);
+    return std::none_of(sources.begin(), sources.end(), [&](std::int32_t source) { return source != target && depends(source, target); });
+  }
+
+  bool try_join(std::int32_t index, Role role) {
+    const Node& n = node(index);
+    std::int32_t best = -1;
+    const auto rank = [&](std::int32_t r) { return std::pair(region(r).kind == Region::Kind::contraction ? 2 : region(r).kind == Region::Kind::window ? 1 : 0, r); };
+    for (const ValueId id : n.inputs) {
+      const std::int32_t candidate = region_of(id);
+      if (candidate < 0 || candidate == best || (best >= 0 && rank(candidate) < rank(best))) continue;
+      if (fits(n, role, candidate) && keeps_order(n, candidate)) best = candidate;
+    }
+    if (best < 0) return false;
+    Region& r = region(best);
+    r.nodes.push_back(index);
+    if (role == Role::reduction) r.reduced = reduced_axes(n);
+    result_.region_of[static_cast<std::size_t>(index)] = best;
+    merge_operands(index, best);
+    return true;
+  }
+
+  /// Other operands that are maps over the same points join too.
+  void merge_operands(std::int32_t index, std::int32_t target) {
+    for (const ValueId id : node(index).inputs) {
+      const std::int32_t other = region_of(id);
+      if (other < 0 || other == target || !may_merge(other, target)) continue;
+      // The edge from `other` through `index` is what the merge removes; any other path between the two forbids it.
+      if (depends(other, target) || depends_without(target, other, index) || !order_after_merge(other, target)) continue;
+      Region& into = region(target);
+      for (const std::int32_t member : region(other).nodes) {
+        into.nodes.push_back(member);
+        result_.region_of[static_cast<std::size_t>(member)] = target;
+      }
+      std::sort(into.nodes.begin(), into.nodes.end());
+      region(other).nodes.clear();
+    }
+  }
+
+  bool may_merge(std::int32_t other, std::int32_t target) {
+    const Region& o = region(other);
+    const Region& t = region(target);
+    if (o.kind != Region::Kind::nest || !o.reduced.empty() || o.dims != t.dims || is_copy(o)) return false;
+    return flat_.predicates[static_cast<std::size_t>(o.root)] == flat_.predicates[static_cast<std::size_t>(t.root)];
+  }
+
+  /// depends(from, target), not counting what node `ignored` reads directly.
+  bool depends_without(std::int32_t from, std::int32_t target, std::int32_t ignored) {
+    std::vector<std::int32_t> sources;
+    for (const std::int32_t member : region(from).nodes) {
+      if (member == ignored) {
+        for (const ValueId id : node(member).inputs) {
+          const std::int32_t source = id.node < 0 ? -1 : region_of(view(id).base);
+          if (source >= 0 && source != from && source != target) sources.push_back(source);
+        }
+      } else {
+        add_sources(node(member), sources);
+      }
+    }
+    return std::any_of(sources.begin(), sources.end(), [&](std::int32_t source) { return source != from && depends(source, target); });
+  }
+
+  /// After the merge nothing that target reads may need `other` through a region in between.
+  bool order_after_merge(std::int32_t other, std::int32_t target) {
+    for (const std::int32_t member : region(target).nodes) {
+      for (const ValueId id : node(member).inputs) {
+        const std::int32_t source = id.node < 0 ? -1 : region_of(view(id).base);
+        if (source < 0 || source == target || source == other) {
+          // A member may read `other` directly only at its own points.
+          if (source == other && region_of(id) != other) return false;
+          continue;
+        }
+        if (depends(source, other)) return false;
+      }
+    }
+    return true;
+  }
+
+  /// A state is updated after everything that reads it.
+  void add_readers(ValueId state, const std::vector<std::int32_t>& live, std::vector<std::int32_t>& sources) {
+    for (const std::int32_t r : live) {
+      for (const std::int32_t member : region(r).nodes) {
+        const auto& inputs = node(member).inputs;
+        if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return id.node >= 0 && view(id).base == state; })) {
+          if (!node(member).op.is<op::Update>()) sources.push_back(r);
+        }
+      }
+    }
+  }
+
+  /// Execution order: operands first, otherwise the order of the graph.
+  void order() {
+    std::vector<std::int32_t> live;
+    for (std::size_t i = 0; i < result_.list.size(); ++i) {
+      if (!result_.list[i].nodes.empty()) live.push_back(static_cast<std::int32_t>(i));
+    }
+    std::vector<std::set<std::int32_t>> users(result_.list.size());
+    std::vector<int> waiting(result_.list.size(), 0);
+    for (const std::int32_t r : live) {
+      std::vector<std::int32_t> sources;
+      for (const std::int32_t member : region(r).nodes) {
+        add_sources(node(member), sources);
+        if (node(member).op.is<op::Update>()) add_readers(node(member).inputs[0], live, sources);
+      }
+      for (const std::int32_t source : std::set<std::int32_t>(sources.begin(), sources.end())) {
+        if (source != r && users[static_cast<std::size_t>(source)].insert(r).second) ++waiting[static_cast<std::size_t>(r)];
+      }
+    }
+    using Entry = std::pair<std::int32_t, std::int32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (const std::int32_t r : live) {
+      if (waiting[static_cast<std::size_t>(r)] == 0) ready.push({region(r).nodes.front(), r});
+    }
+    std::vector<Region> sorted;
+    std::vector<std::int32_t> position(result_.list.size(), -1);
+    while (!ready.empty()) {
+      const std::int32_t r = ready.top().second;
+      ready.pop();
+      position[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(sorted.size());
+      sorted.push_back(region(r));
+      for (const std::int32_t user : users[static_cast<std::size_t>(r)]) {
+        if (--waiting[static_cast<std::size_t>(user)] == 0) ready.push({region(user).nodes.front(), user});
+      }
+    }
+    RLX_CHECK(sorted.size() == live.size(), "regions depend on each other in a circle");
+    for (std::int32_t& r : result_.region_of) r = r < 0 ? -1 : position[static_cast<std::size_t>(r)];
+    result_.list = std::move(sorted);
+  }
+
+  const FlatGraph& flat_;
+  const Graph& graph_;
+  const FusionPolicy& policy_;
+  Regions result_;
+};
+
+}  // namespace
+
+Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) { return Formation(graph, policy).run(); }
+
+}  // namespace rlx::plan

@@ -1,0 +1,62 @@
+// Regions: which nodes of a MIR graph become one kernel, and in what order the kernels run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "plan/view.hpp"
+#include "rlx/graph.hpp"
+#include "rlx/ops.hpp"
+#include "rlx/result.hpp"
+
+namespace rlx::plan {
+
+/// A graph whose branches stand side by side: node i runs only where all its predicates hold (value is a bool scalar).
+struct FlatGraph {
+  Graph graph;
+  struct Predicate {
+    ValueId value;
+    bool holds_if = true;
+    bool operator==(const Predicate&) const = default;
+  };
+  std::vector<std::vector<Predicate>> predicates;
+};
+
+/// Puts the nodes of both branches of every If into the graph, under predicates; the If becomes selects.
+Result<FlatGraph> flatten(const Graph& graph);
+
+struct Region {
+  enum class Kind : std::uint8_t {
+    nest,         ///< elementwise ops, reductions over one set of axes
+    window,       ///< a pool or depthwise convolution and what follows it
+    contraction,  ///< a matmul or convolution and what follows it
+    concat,       ///< copies of the parts that are not written in place
+    host,         ///< one op, evaluated on the host
+  };
+  Kind kind = Kind::nest;
+  std::int32_t root = -1;           ///< contraction, window: the node that is it
+  std::vector<std::int32_t> nodes;  ///< ascending
+  Dims dims;                        ///< of the full points (contraction, window: of the root's result)
+  Axes reduced;                     ///< axes of dims that the reductions run over; empty: none
+};
+
+struct Regions {
+  std::vector<Region> list;             ///< in execution order
+  std::vector<std::int32_t> region_of;  ///< by node; -1: none (leaf, view, weight-only)
+  std::vector<bool> weight_only;        ///< by node: depends on params and constants alone
+  /// By node and result: how it is read. A dense view of itself, or through view ops of another value.
+  std::vector<std::vector<View>> views;
+};
+
+/// Options of region formation. Every optional fusion is asked here; a cost model answers in a later issue.
+struct FusionPolicy {
+  bool enabled = true;
+};
+
+Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy);
+
+/// May a kernel of loops be generated for values of this dtype?
+bool is_generated(DType dtype);
+
+}  // namespace rlx::plan
