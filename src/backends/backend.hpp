@@ -1,0 +1,71 @@
+// What a device offers the runtime: facts, claims, and executables made from MIR graphs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/build.hpp"
+#include "plan/plan.hpp"
+#include "rlx/runtime.hpp"
+
+namespace rlx {
+
+/// Yes, or why not.
+struct Claim {
+  bool taken = false;
+  std::string reason;
+};
+
+
+/// One instance of a compiled program: its own arena and states, shared code and weights. One thread at a time.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual const plan::Plan& plan() const = 0;
+  /// inputs[i] points at input i. Runs all steps; results lie in the arena.
+  virtual Status run(std::span<const void* const> inputs) = 0;
+  /// Base of the arena; outputs lie at their buffers' offsets.
+  virtual const std::byte* arena() const = 0;
+  virtual std::byte* state(std::string_view name) = 0;
+  virtual Status set_param(std::string_view name, const Tensor& value) = 0;
+  virtual Result<std::unique_ptr<Executable>> clone() const = 0;
+  virtual Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) = 0;
+  virtual std::int64_t weights_bytes() const = 0;
+  virtual std::int64_t scratch_bytes() const = 0;
+};
+
+struct CompileRequest {
+  std::shared_ptr<const plan::FlatGraph> graph;
+  int threads = 1;
+  bool fusion = true;
+  CompileReport* report = nullptr;  ///< filled with kernel counts
+};
+
+/// A device's way in. Found through backends().
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device device() const = 0;
+  virtual DeviceInfo info() const = 0;
+  /// Does the device run this composite whole?
+  virtual Claim claim(const Graph& graph, const Node& node) const = 0;
+  virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
+};
+
+/// What a session shares among the programs of one device.
+struct BackendOptions {
+  int threads = 0;
+  bool use_code_cache = true;
+};
+
+/// The backends that are built in, each made on demand.
+struct BackendEntry {
+  Device device;
+  Result<std::unique_ptr<Backend>> (*open)(const BackendOptions&);
+  DeviceInfo (*info)();
+};
+std::span<const BackendEntry> backends();
+
+}  // namespace rlx

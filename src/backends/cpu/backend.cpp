@@ -1,0 +1,85 @@
+// The CPU backend: claims, and compiling plans to executables.
+#include "backends/cpu/backend.hpp"
+
+#include <fstream>
+
+#include "backends/cpu/executable.hpp"
+#include "base/cpu_set.hpp"
+#include "base/error.hpp"
+#include "codegen/host_target.hpp"
+#include "graph/op_info.hpp"
+
+namespace rlx::cpu {
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "processor";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(std::shared_ptr<Shared> shared, int threads) : shared_(std::move(shared)), threads_(threads) {}
+
+  Device device() const override { return Device::cpu; }
+  DeviceInfo info() const override { return cpu::info(); }
+
+  Claim claim(const Graph&, const Node& node) const override {
+    // What has a scalar meaning is generated as it is; composites that only the evaluation knows are called.
+    if (node.op.info().scalar) return {true, "elementwise"};
+    if (node.op.is<op::Resize>()) return {true, "evaluated on the host"};
+    if (!node.op.info().body) return {true, "a primitive"};
+    return {false, "its body fuses"};
+  }
+
+  Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) override {
+    auto program = std::make_shared<Program>();
+    program->shared = shared_;
+    program->graph = request.graph;
+    const int threads = request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
+    RLX_ASSIGN(program->plan, plan::build_plan(*request.graph, {.target = shared_->library->target(), .threads = threads, .fusion = {request.fusion}}));
+    const codegen::CodeStatistics before = shared_->library->statistics();
+    RLX_ASSIGN(program->kernels, shared_->library->load(program->plan.kernels));
+    const codegen::CodeStatistics after = shared_->library->statistics();
+    for (const codegen::LoadedKernel& kernel : program->kernels) program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
+    program->scratch_bytes = (program->scratch_bytes + 127) / 64 * 64;
+    for (const plan::Step& step : program->plan.steps) program->threads = std::max(program->threads, static_cast<int>(step.threads));
+    if (request.report) {
+      request.report->kernels = static_cast<int>(program->plan.steps.size());
+      request.report->generated_kernels = static_cast<int>(after.generated - before.generated);
+      request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
+      request.report->threads = program->threads;
+    }
+    RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights));
+    return CpuExecutable::make(std::move(program), std::move(weights));
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  int threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
+  auto shared = std::make_shared<Shared>();
+  const int threads = options.threads > 0 ? options.threads : default_thread_count();
+  RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
+  shared->pool = std::make_unique<ThreadPool>(threads);
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(shared), threads));
+}
+
+DeviceInfo info() {
+  constexpr std::string_view names[] = {"portable", "avx2", "avx512"};
+  const auto target = codegen::host_target();
+  const std::string isa = target.ok() ? std::string(names[static_cast<int>(target->isa)]) : "unknown ISA";
+  return {.device = Device::cpu,
+          .display_name = fmt::format("CPU {} ({} threads, {})", processor_name(), default_thread_count(), isa),
+          .available = target.ok(),
+          .reason = target.ok() ? "" : target.error().message};
+}
+
+}  // namespace rlx::cpu

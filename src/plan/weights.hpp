@@ -1,0 +1,48 @@
+// Weights of a plan: what params and constants become before the first run, computed once and shared.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/regions.hpp"
+
+namespace rlx::plan {
+
+/// Packed layouts of weights that lie in memory, found again by the plans of other shapes. Holds nothing alive. Thread-safe.
+class WeightCache {
+ public:
+  std::shared_ptr<const std::byte> find(const std::string& key);
+  void keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const std::byte>> known_;
+};
+
+/// The bytes of every entry of plan.weights.
+class Weights {
+ public:
+  /// Params that have no data yet leave their weights without bytes (see missing()).
+  static Result<std::shared_ptr<const Weights>> prepare(std::shared_ptr<const FlatGraph> graph, const Plan& plan, WeightCache& cache,
+                                                        std::map<std::string, Tensor> params = {});
+  /// The same with one param set anew.
+  Result<std::shared_ptr<const Weights>> with_param(std::string_view name, const Tensor& value, const Plan& plan, WeightCache& cache) const;
+
+  const std::byte* data(std::size_t index) const { return bytes_[index].get(); }
+  /// The name of a param that is needed and has no value; empty where all have one.
+  const std::string& missing() const { return missing_; }
+  std::int64_t bytes_total() const { return bytes_total_; }
+
+ private:
+  std::shared_ptr<const FlatGraph> graph_;
+  std::map<std::string, Tensor> params_;
+  std::vector<std::shared_ptr<const std::byte>> bytes_;
+  std::string missing_;
+  std::int64_t bytes_total_ = 0;
+};
+
+}  // namespace rlx::plan
