@@ -10,6 +10,7 @@
 
 #include "graph/op_info.hpp"
 #include "rlx/graph.hpp"
+#include "rlx/ops.hpp"
 #include "rlx/result.hpp"
 
 namespace rlx::passes {
@@ -43,6 +44,13 @@ Result<Graph> simplify(const Graph& graph);
 /// Equal nodes once; nodes that no output needs, never.
 Result<Graph> merge_equal(const Graph& graph);
 Result<Graph> drop_dead(const Graph& graph);
+
+/// Applies `map` to every graph among the attributes of the graph's nodes (branches, loop bodies), not to the graph itself.
+Result<Graph> map_subgraphs(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& map);
+Result<Op> with_mapped_graphs(const Op& op, const std::function<Result<Graph>(const Graph&)>& map);
+
+/// Adds the nodes of `graph` to `target` with `operands` for its inputs; gives its outputs.
+Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const Value> operands);
 
 /// A pass by its name, for `rlx opt` and the pipeline's log.
 struct Pass {

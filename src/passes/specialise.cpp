@@ -211,24 +211,70 @@ Result<bool> resolve(Rewriter& rewriter, std::int32_t index, const Node& node) {
   return true;
 }
 
-}  // namespace
+using SymbolValues = std::map<std::string, std::int64_t>;
 
-Result<Graph> specialise(const Graph& graph, const Bindings& bindings) {
-  RLX_ASSIGN(const auto values, symbol_values(graph, bindings));
+Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values);
+
+/// The graph of a branch or loop body with its inputs typed as the operands are; operands that are constants become constants
+/// inside (`constants` says whether they may: the carries of loops change).
+Result<Graph> with_operands(const Graph& body, const Graph& outer, std::span<const ValueId> operands, bool constants, const SymbolValues& values) {
+  std::size_t next = 0;
+  RLX_ASSIGN(const Graph typed, rewrite(body, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    const auto* input = node.op.as<op::Input>();
+    if (!input) return false;
+    const ValueId operand = operands[next++];
+    const Value inside = rewriter.target().input(input->name, outer.type(operand).dtype, outer.type(operand).shape);
+    const Tensor* value = constants ? constant_of(outer, operand) : nullptr;
+    rewriter.replace(index, Values{value ? rewriter.target().constant(*value) : inside});
+    return true;
+  }));
+  return bind_and_fold(typed, values);
+}
+
+/// if(true, a, b) = a; otherwise both branches are specialised on the operands.
+Result<bool> specialise_if(Rewriter& rewriter, std::int32_t index, const Node& node, const op::If& branch, const SymbolValues& values) {
+  const Values inputs = rewriter.values_of(node);
+  const std::span<const Value> operands(inputs.begin() + 1, inputs.end());
+  const std::vector<ValueId> ids = rewriter.inputs_of(node);
+  const std::span<const ValueId> operand_ids(ids.begin() + 1, ids.end());
+  Graph& target = rewriter.target();
+  if (const Tensor* condition = constant_of(target, ids[0])) {
+    const Graph& taken = condition->data()[0] != std::byte{0} ? *branch.then_branch : *branch.else_branch;
+    RLX_ASSIGN(const Graph body, with_operands(taken, target, operand_ids, true, values));
+    RLX_ASSIGN(const Values results, inline_graph(target, body, operands));
+    rewriter.replace(index, results);
+    return true;
+  }
+  RLX_ASSIGN(Graph a, with_operands(*branch.then_branch, target, operand_ids, true, values));
+  RLX_ASSIGN(Graph b, with_operands(*branch.else_branch, target, operand_ids, true, values));
+  const op::If specialised{std::make_shared<const Graph>(std::move(a)), std::make_shared<const Graph>(std::move(b))};
+  RLX_TRY(rewriter.add(index, specialised, ids));
+  return true;
+}
+
+Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node, const SymbolValues& values) {
+  RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
+  if (resolved) return true;
+  if (const auto* branch = node.op.as<op::If>()) return specialise_if(rewriter, index, node, *branch, values);
+  return fold(rewriter, index, node);
+}
+
+Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values) {
   RLX_ASSIGN(Graph bound, rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
-    if (resolved) return true;
-    RLX_ASSIGN(const bool folded, fold(rewriter, index, node));
+    RLX_ASSIGN(const bool folded, fold_node(rewriter, index, node, values));
     if (folded) return true;
     RLX_TRY(rewriter.add(index, bound_op(node.op, values), rewriter.inputs_of(node)));
     return true;
   }));
-  // Resolved ops leave constants and shape arithmetic behind that now fold.
-  return rewrite(bound, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
-    if (resolved) return true;
-    return fold(rewriter, index, node);
-  });
+  // Resolved ops and inlined branches leave constants and shape arithmetic behind that now fold.
+  return rewrite(bound, [&](Rewriter& rewriter, std::int32_t index, const Node& node) { return fold_node(rewriter, index, node, values); });
+}
+
+}  // namespace
+
+Result<Graph> specialise(const Graph& graph, const Bindings& bindings) {
+  RLX_ASSIGN(const auto values, symbol_values(graph, bindings));
+  return bind_and_fold(graph, values);
 }
 
 }  // namespace rlx::passes

@@ -1,0 +1,132 @@
+// The compile pipeline: one readable page.
+#include "runtime/compile.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx {
+namespace {
+
+/// Applies a pass to the graph and to every graph inside it (branches and loop bodies), inner ones first.
+template <class Pass>
+Result<Graph> everywhere(const Graph& graph, const Pass& pass) {
+  RLX_ASSIGN(Graph inner, passes::map_subgraphs(graph, [&](const Graph& subgraph) { return everywhere(subgraph, pass); }));
+  return pass(inner);
+}
+
+/// Names the outputs to keep, in the order in which they were asked for.
+Result<Graph> with_outputs(const Graph& graph, const std::vector<std::string>& names) {
+  Graph result = graph;
+  if (names.empty()) return result;
+  std::vector<GraphOutput> kept;
+  for (const std::string& name : names) {
+    const auto& all = graph.outputs();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const GraphOutput& output) { return output.name == name; });
+    if (found == all.end()) {
+      std::string known;
+      for (const GraphOutput& output : all) known += (known.empty() ? "" : ", ") + output.name;
+      return bad_input("The graph has no output ({}); it has: {}.", name, known);
+    }
+    kept.push_back(*found);
+  }
+  result.set_outputs(std::move(kept));
+  return result;
+}
+
+bool fusion_is_disabled(const CompileOptions& options) {
+  const char* variable = std::getenv("RLX_DISABLE_FUSION");
+  return options.disable_fusion || (variable && std::string_view(variable) == "1");
+}
+
+IoInfo io_info(std::string name, const Type& type) {
+  IoInfo info{std::move(name), type.dtype, {}, {}};
+  for (const Dim& dim : type.shape) {
+    info.dims.push_back(dim.value());
+    info.dim_names.push_back(dim.text());
+  }
+  return info;
+}
+
+}  // namespace
+
+std::vector<IoInfo> input_infos(const Graph& graph) {
+  std::vector<IoInfo> infos;
+  for (const Node& node : graph.nodes()) {
+    if (const auto* input = node.op.as<op::Input>()) infos.push_back(io_info(input->name, node.results[0]));
+  }
+  return infos;
+}
+
+std::vector<IoInfo> output_infos(const Graph& graph) {
+  std::vector<IoInfo> infos;
+  for (const GraphOutput& output : graph.outputs()) infos.push_back(io_info(output.name, graph.type(output.value)));
+  return infos;
+}
+
+bool is_static(const Graph& graph) {
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    const OpTraits& traits = node.op.info().traits;
+    return !traits.data_dependent && !traits.shape_operands &&
+           std::all_of(node.results.begin(), node.results.end(), [](const Type& type) { return type.is_static(); });
+  });
+}
+
+Result<Graph> specialised(const Graph& graph, const CompileOptions& options, const passes::Bindings& bindings) {
+  RLX_ASSIGN(Graph hir, with_outputs(graph, options.outputs));
+  RLX_TRY(verify(hir));
+  RLX_ASSIGN(hir, passes::specialise(hir, bindings));
+  RLX_ASSIGN(hir, passes::simplify(hir));
+  return passes::drop_dead(hir);
+}
+
+Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  StaticProgram program;
+  program.inputs = input_infos(hir);
+  program.outputs = output_infos(hir);
+
+  // HIR -> MIR: composites that the device does not take become primitives, in the forms that regions want.
+  const bool fusion = !fusion_is_disabled(options);
+  RLX_ASSIGN(Graph mir, everywhere(hir, [&](const Graph& graph) -> Result<Graph> {
+    Graph result = graph;
+    if (fusion) {
+      RLX_ASSIGN(result, passes::recognise(result));
+    }
+    RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) { return backend.claim(result, node).taken; }));
+    RLX_ASSIGN(result, passes::canonicalise(result));
+    RLX_ASSIGN(result, passes::channels_last(result));
+    RLX_ASSIGN(result, passes::simplify(result));
+    RLX_ASSIGN(result, passes::merge_equal(result));
+    return passes::drop_dead(result);
+  }));
+#ifndef NDEBUG
+  RLX_TRY(verify(mir));
+#endif
+
+  // MIR -> LIR -> code: branches side by side, then regions, memory, kernels.
+  RLX_ASSIGN(plan::FlatGraph flat, plan::flatten(mir));
+  const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)), options.threads, fusion, &program.report};
+  RLX_ASSIGN(program.executable, backend.compile(request));
+  program.hir_graph = std::make_shared<const Graph>(std::move(hir));
+  program.mir_graph = std::make_shared<const Graph>(std::move(mir));
+  program.report.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return program;
+}
+
+Result<StaticProgram> StaticProgram::clone() const {
+  StaticProgram copy;
+  RLX_ASSIGN(copy.executable, executable->clone());
+  copy.inputs = inputs;
+  copy.outputs = outputs;
+  copy.hir_graph = hir_graph;
+  copy.mir_graph = mir_graph;
+  copy.report = report;
+  return copy;
+}
+
+}  // namespace rlx

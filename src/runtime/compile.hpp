@@ -1,0 +1,37 @@
+// The compile pipeline, and what it makes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "passes/passes.hpp"
+#include "rlx/runtime.hpp"
+
+namespace rlx {
+
+/// A program whose shapes are all known, ready to run.
+struct StaticProgram {
+  std::unique_ptr<Executable> executable;
+  std::vector<IoInfo> inputs, outputs;
+  std::shared_ptr<const Graph> hir_graph, mir_graph;
+  CompileReport report;
+
+  Result<StaticProgram> clone() const;
+};
+
+/// The graph with only the named outputs (all where none are named), its symbols bound, and everything folded that folds.
+Result<Graph> specialised(const Graph& graph, const CompileOptions& options, const passes::Bindings& bindings);
+
+/// True where every result has static dims and no op waits for data.
+bool is_static(const Graph& graph);
+
+/// The pipeline for a graph that is_static: HIR -> MIR -> LIR -> code.
+Result<StaticProgram> compile_static(Backend& backend, Graph graph, const CompileOptions& options);
+
+/// Inputs and outputs as a user sees them.
+std::vector<IoInfo> input_infos(const Graph& graph);
+std::vector<IoInfo> output_infos(const Graph& graph);
+
+}  // namespace rlx

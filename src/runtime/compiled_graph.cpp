@@ -1,0 +1,342 @@
+// The compiled program: the run calls.
+#include "runtime/compiled_graph.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "base/half.hpp"
+#include "graph/elementwise_eval.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx {
+namespace {
+
+// Specialisations of one program kept for shapes seen lately.
+constexpr std::size_t specialisations_kept = 16;
+
+std::string dims_text(std::span<const std::int64_t> dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
+
+std::string names_of(const std::vector<IoInfo>& infos) {
+  std::string text;
+  for (const IoInfo& info : infos) text += (text.empty() ? "" : ", ") + info.name;
+  return text.empty() ? "none" : text;
+}
+
+/// Values of one float dtype in another, rounded to nearest even.
+Tensor converted_floats(std::span<const std::byte> bytes, DType from, DType to, const Dims& dims) {
+  Tensor tensor(to, dims);
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) store_datum(to, tensor.mutable_data(), i, load_datum(from, bytes.data(), i));
+  return tensor;
+}
+
+}  // namespace
+
+const Tensor& Outputs::operator[](std::string_view name) const {
+  for (const auto& [known, tensor] : items) {
+    if (known == name) return tensor;
+  }
+  throw Exception(bad_input("There is no output ({}).", name));
+}
+
+Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(std::shared_ptr<Session::Impl> session, Backend& backend, const Graph& graph,
+                                                                       const CompileOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->session = std::move(session);
+  impl->backend = &backend;
+  impl->options = options;
+  RLX_ASSIGN(Graph hir, specialised(graph, options, {options.dims, options.input_dims}));
+  impl->options.outputs.clear();  // the graph has no others now
+  impl->inputs = input_infos(hir);
+  impl->outputs = output_infos(hir);
+  if (is_static(hir)) {
+    RLX_ASSIGN(impl->bound, compile_static(backend, hir, impl->options));
+  }
+  impl->graph = std::make_shared<const Graph>(std::move(hir));
+  impl->prepare();
+  return impl;
+}
+
+void CompiledGraph::Impl::prepare() {
+  slots.assign(inputs.size(), nullptr);
+  converted.resize(inputs.size());
+  if (!bound) return;
+  const plan::Plan& plan = bound->executable->plan();
+  slices.clear(), views.clear(), output_dims.clear();
+  for (const Type& type : plan.output_types) output_dims.push_back(type.dims());
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(plan.outputs[i])];
+    slices.push_back({buffer.offset, buffer.bytes()});
+    views.emplace_back(buffer.dtype, output_dims[i], bound->executable->arena() + buffer.offset);
+  }
+}
+
+CompiledGraph::CompiledGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CompiledGraph::CompiledGraph(CompiledGraph&&) noexcept = default;
+CompiledGraph& CompiledGraph::operator=(CompiledGraph&&) noexcept = default;
+CompiledGraph::~CompiledGraph() = default;
+
+const std::vector<IoInfo>& CompiledGraph::inputs() const { return impl_->inputs; }
+const std::vector<IoInfo>& CompiledGraph::outputs() const { return impl_->outputs; }
+Device CompiledGraph::device() const { return impl_->session->chosen; }
+
+// ---- inputs -----------------------------------------------------------------------------------
+
+Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims, std::vector<bool>& given) {
+  std::size_t slot = 0;
+  while (slot < inputs.size() && inputs[slot].name != input.name) ++slot;
+  if (slot == inputs.size()) return bad_input("There is no input ({}); the inputs are: {}.", input.name, names_of(inputs));
+  if (given[slot]) return bad_input("The input ({}) is given twice.", input.name);
+  given[slot] = true;
+  const IoInfo& info = inputs[slot];
+  if (!input.view) {
+    if (typed && info.dtype != f32) return bad_input("The input ({}) is {}, not f32.", info.name, name_of(info.dtype));
+    if (!is_float(info.dtype)) return bad_input("The input ({}) is {}: plain floats are accepted for float inputs alone.", info.name, name_of(info.dtype));
+    if (!bound) return bad_input("The input ({}) has unbound dims: give a tensor, which has dims.", info.name);
+    const std::int64_t wanted = element_count(info.dims);
+    if (static_cast<std::size_t>(wanted) != input.values.size()) {
+      return bad_input("The input ({}) has {} elements and was given ({}).", info.name, wanted, input.values.size());
+    }
+    const auto bytes = std::as_bytes(input.values);
+    slots[slot] = bytes.data();
+    if (info.dtype != f32) {
+      converted[slot] = converted_floats(bytes, f32, info.dtype, info.dims);
+      slots[slot] = converted[slot].data();
+    }
+    return {};
+  }
+  const TensorView& view = *input.view;
+  if (view.dtype != info.dtype) return bad_input("The input ({}) is {} and was given {}.", info.name, name_of(info.dtype), name_of(view.dtype));
+  bool fits = view.dims.size() == info.dims.size();
+  for (std::size_t i = 0; fits && i < info.dims.size(); ++i) fits = info.dims[i] < 0 || info.dims[i] == view.dims[i];
+  if (!fits) return bad_input("The input ({}) has the dims [{}] and was given {}.", info.name, fmt::join(info.dim_names, ","), dims_text(view.dims));
+  slots[slot] = view.data;
+  if (dims) (*dims)[slot].assign(view.dims.begin(), view.dims.end());
+  return {};
+}
+
+Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims) {
+  std::vector<bool> given(inputs.size(), false);
+  for (const NamedInput& input : named) RLX_TRY(match_one(input, typed, dims, given));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!given[i]) return bad_input("The input ({}) is missing.", inputs[i].name);
+  }
+  return {};
+}
+
+// ---- runs ----------------------------------------------------------------------------------------
+
+Tensor CompiledGraph::Impl::read(std::size_t output) const {
+  const TensorView& view = views[output];
+  Tensor tensor(view.dtype, output_dims[output]);
+  std::memcpy(tensor.mutable_data(), view.data, view.bytes());
+  return tensor;
+}
+
+Result<Stage*> CompiledGraph::Impl::stage_for(const std::vector<Dims>& dims) {
+  for (auto it = specialisations.begin(); it != specialisations.end(); ++it) {
+    if (it->dims != dims) continue;
+    specialisations.splice(specialisations.begin(), specialisations, it);
+    return last_stage = specialisations.front().stage.get();
+  }
+  passes::Bindings bindings;
+  for (std::size_t i = 0; i < inputs.size(); ++i) bindings.input_dims[inputs[i].name] = dims[i];
+  RLX_ASSIGN(Graph hir, specialised(*graph, {}, bindings));
+  RLX_ASSIGN(auto stage, Stage::make(*backend, std::move(hir), options, params));
+  specialisations.push_front({dims, std::move(stage)});
+  if (specialisations.size() > specialisations_kept) specialisations.pop_back();
+  return last_stage = specialisations.front().stage.get();
+}
+
+Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool typed) {
+  std::vector<Dims> dims(inputs.size());
+  RLX_TRY(match(named, typed, bound ? nullptr : &dims));
+  Outputs result;
+  if (bound) {
+    RLX_TRY(bound->executable->run(slots));
+    for (std::size_t i = 0; i < outputs.size(); ++i) result.items.emplace_back(outputs[i].name, read(i));
+    return result;
+  }
+  RLX_ASSIGN(Stage* const stage, stage_for(dims));
+  std::map<std::string, Tensor> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    // Borrowed for the length of this run.
+    values[inputs[i].name] = Tensor(inputs[i].dtype, dims[i], std::shared_ptr<const std::byte>(std::shared_ptr<void>(), static_cast<const std::byte*>(slots[i])));
+  }
+  RLX_ASSIGN(std::vector<Tensor> tensors, stage->run(values));
+  for (std::size_t i = 0; i < outputs.size(); ++i) result.items.emplace_back(outputs[i].name, std::move(tensors[i]));
+  return result;
+}
+
+Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) { return impl_->run(inputs, false); }
+Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) { return impl_->run(inputs, true); }
+
+Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inputs, std::span<const int> indices) {
+  for (const int index : indices) {
+    if (index < 0 || index >= static_cast<int>(outputs().size())) return bad_input("There is no output ({}): there are {}.", index, outputs().size());
+  }
+  Outputs result;
+  if (!impl_->bound) {
+    RLX_ASSIGN(Outputs all, impl_->run(inputs, false));
+    for (const int index : indices) result.items.push_back(all.items[static_cast<std::size_t>(index)]);
+    return result;
+  }
+  RLX_TRY(impl_->match(inputs, false, nullptr));
+  RLX_TRY(impl_->bound->executable->run(impl_->slots));
+  for (const int index : indices) result.items.emplace_back(outputs()[static_cast<std::size_t>(index)].name, impl_->read(static_cast<std::size_t>(index)));
+  return result;
+}
+
+Result<StaticProgram*> CompiledGraph::Impl::need_bound() {
+  if (bound) return &*bound;
+  return bad_input("This call needs bound shapes: compile with all dims given.");
+}
+
+Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64_t row, std::int64_t row_elements) const {
+  RLX_TRY(impl_->need_bound());
+  if (output < 0 || output >= static_cast<int>(outputs().size())) return bad_input("There is no output ({}): there are {}.", output, outputs().size());
+  const TensorView& view = impl_->views[static_cast<std::size_t>(output)];
+  if (view.dtype != f32) return bad_input("The output ({}) is {}; rows are read from f32.", outputs()[static_cast<std::size_t>(output)].name, name_of(view.dtype));
+  if (row_elements <= 0 || row < 0 || row >= view.elements() / row_elements) {
+    return bad_input("Row ({}) of ({}) elements lies outside the output's {}.", row, row_elements, view.elements());
+  }
+  const float* data = view.as<float>() + row * row_elements;
+  return std::vector<float>(data, data + row_elements);
+}
+
+Result<std::span<const TensorView>> CompiledGraph::run_raw(std::span<const NamedInput> inputs) {
+  RLX_TRY(impl_->need_bound());
+  RLX_TRY(impl_->match(inputs, false, nullptr));
+  RLX_TRY(impl_->bound->executable->run(impl_->slots));
+  return std::span<const TensorView>(impl_->views);
+}
+
+Result<std::span<const ArenaSlice>> CompiledGraph::run_slots(std::span<const void* const> slot_inputs) {
+  RLX_TRY(impl_->need_bound());
+  if (slot_inputs.size() != inputs().size()) return bad_input("The program has {} inputs and was given ({}).", inputs().size(), slot_inputs.size());
+  for (std::size_t i = 0; i < slot_inputs.size(); ++i) {
+    if (!slot_inputs[i] && element_count(inputs()[i].dims) > 0) return bad_input("The input ({}) is a null pointer.", inputs()[i].name);
+  }
+  RLX_TRY(impl_->bound->executable->run(slot_inputs));
+  return std::span<const ArenaSlice>(impl_->slices);
+}
+
+const std::byte* CompiledGraph::arena_ptr() const { return impl_->bound ? impl_->bound->executable->arena() : nullptr; }
+
+Status CompiledGraph::run_into(std::span<const void* const> slot_inputs, std::span<void* const> results) {
+  if (results.size() != outputs().size()) return bad_input("The program has {} outputs and was given ({}).", outputs().size(), results.size());
+  RLX_TRY(run_slots(slot_inputs));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]) return bad_input("The output ({}) is a null pointer.", outputs()[i].name);
+    std::memcpy(results[i], impl_->views[i].data, impl_->views[i].bytes());
+  }
+  return {};
+}
+
+// ---- params, clones, reports ------------------------------------------------------------------------
+
+namespace {
+
+const op::Param* find_param(const Graph& graph, std::string_view name) {
+  for (const Node& node : graph.nodes()) {
+    const auto* param = node.op.as<op::Param>();
+    if (param && param->name == name) return param;
+  }
+  return nullptr;
+}
+
+Error no_param(const Graph& graph, std::string_view name) {
+  std::string known;
+  for (const Node& node : graph.nodes()) {
+    if (const auto* param = node.op.as<op::Param>()) known += (known.empty() ? "" : ", ") + param->name;
+  }
+  return bad_input("There is no param ({}); the params are: {}.", name, known.empty() ? "none" : known);
+}
+
+}  // namespace
+
+Status CompiledGraph::set_param(std::string_view name, std::span<const float> values) {
+  return set_param_typed(name, std::as_bytes(values), f32);
+}
+
+Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype) {
+  const op::Param* param = find_param(*impl_->graph, name);
+  if (!param) return no_param(*impl_->graph, name);
+  if (dtype != param->dtype && !(is_float(dtype) && is_float(param->dtype))) {
+    return bad_input("The param ({}) is {} and was given {}.", name, name_of(param->dtype), name_of(dtype));
+  }
+  const std::size_t wanted = static_cast<std::size_t>(element_count(param->dims)) * size_of(dtype);
+  if (bytes.size() != wanted) {
+    return bad_input("The param ({}) is {} and was given ({}) elements.", name, Type{param->dtype, to_shape(param->dims)}.text(), bytes.size() / size_of(dtype));
+  }
+  const Tensor value = converted_floats(bytes, dtype, param->dtype, param->dims);
+  impl_->params[std::string(name)] = value;
+  if (impl_->bound) {
+    RLX_TRY(impl_->bound->executable->set_param(name, value));
+    impl_->prepare();
+  }
+  for (auto& specialisation : impl_->specialisations) RLX_TRY(specialisation.stage->set_param(std::string(name), value));
+  return {};
+}
+
+Result<CompiledGraph> CompiledGraph::clone() const {
+  auto copy = std::make_unique<Impl>();
+  copy->session = impl_->session;
+  copy->backend = impl_->backend;
+  copy->graph = impl_->graph;
+  copy->options = impl_->options;
+  copy->inputs = impl_->inputs;
+  copy->outputs = impl_->outputs;
+  copy->params = impl_->params;
+  if (impl_->bound) {
+    RLX_ASSIGN(copy->bound, impl_->bound->clone());
+  }
+  copy->prepare();
+  return CompiledGraph(std::move(copy));
+}
+
+namespace {
+const StaticProgram* current_program(const CompiledGraph::Impl& impl) {
+  if (impl.bound) return &*impl.bound;
+  return impl.last_stage ? &impl.last_stage->program() : nullptr;
+}
+}  // namespace
+
+MemoryReport CompiledGraph::query_memory() const {
+  const StaticProgram* program = current_program(*impl_);
+  if (!program) return {};
+  const plan::Plan& plan = program->executable->plan();
+  return {program->executable->weights_bytes(), plan.arena_bytes, plan.arena_lower_bound_bytes, program->executable->scratch_bytes()};
+}
+
+const CompileReport& CompiledGraph::report() const {
+  static const CompileReport none;
+  const StaticProgram* program = current_program(*impl_);
+  return program ? program->report : none;
+}
+
+Result<std::string> CompiledGraph::stage_text(std::string_view stage) const {
+  const StaticProgram* program = current_program(*impl_);
+  if (stage == "hir") return print(*impl_->graph);
+  if (stage != "mir" && stage != "lir") return error(ErrorKind::usage, "There is no stage ({}): hir, mir and lir are there.", stage);
+  if (!program) return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
+  if (stage == "mir") return print(*program->mir_graph);
+  return plan::to_text(program->executable->plan());
+}
+
+Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
+  RLX_ASSIGN(StaticProgram* const program, impl_->need_bound());
+  if (std::any_of(impl_->slots.begin(), impl_->slots.end(), [](const void* slot) { return !slot; })) {
+    return bad_input("Profiling needs a run before, with named inputs.");
+  }
+  RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
+  std::vector<KernelProfile> profiles;
+  const plan::Plan& plan = program->executable->plan();
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    profiles.push_back({plan.steps[i].name, plan.steps[i].region, times[i], plan.steps[i].flops, plan.steps[i].bytes});
+  }
+  return profiles;
+}
+
+}  // namespace rlx

@@ -1,0 +1,95 @@
+// Sessions: choosing the device, opening it, compiling; and the cache of programs by shape.
+#include "runtime/session.hpp"
+
+#include <list>
+
+#include "base/error.hpp"
+#include "runtime/compiled_graph.hpp"
+
+namespace rlx {
+namespace {
+
+/// RLX_DEVICE where no device was asked for.
+Result<Device> device_from_environment() {
+  const char* name = std::getenv("RLX_DEVICE");
+  if (!name || !*name) return Device::automatic;
+  const auto device = device_named(name);
+  if (!device) return error(ErrorKind::usage, "RLX_DEVICE names no device ({}).", name);
+  return *device;
+}
+
+}  // namespace
+
+Result<Backend*> Session::Impl::open() {
+  const std::lock_guard lock(mutex);
+  if (backend) return backend.get();
+  Device wanted = asked;
+  if (wanted == Device::automatic) {
+    RLX_ASSIGN(wanted, device_from_environment());
+  }
+  for (const BackendEntry& entry : backends()) {
+    if (wanted != Device::automatic && entry.device != wanted) continue;
+    RLX_ASSIGN(backend, entry.open({options.threads, options.use_code_cache}));
+    chosen = entry.device;
+    return backend.get();
+  }
+  return not_available("The device ({}) is not available: not built in.", name_of(wanted));
+}
+
+Session::Session(Device device, SessionOptions options) : impl_(std::make_shared<Impl>()) {
+  impl_->asked = device;
+  impl_->chosen = device;
+  impl_->options = std::move(options);
+}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+Device Session::device() const { return impl_->chosen; }
+
+Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) {
+  if (options.precision != Precision::f32) {
+    return not_available("The precision ({}) is not available yet; f32 is.", name_of(options.precision));
+  }
+  RLX_ASSIGN(Backend* const backend, impl_->open());
+  RLX_ASSIGN(auto program, CompiledGraph::Impl::make(impl_, *backend, graph, options));
+  return CompiledGraph(std::move(program));
+}
+
+struct CompileCache::Impl {
+  Session* session;
+  Graph graph;
+  std::size_t capacity;
+  std::mutex mutex;
+  std::list<std::pair<std::string, std::shared_ptr<CompiledGraph>>> programs;  ///< most recently used first
+  std::size_t misses = 0;
+};
+
+CompileCache::CompileCache(Session& session, Graph graph, std::size_t capacity)
+    : impl_(new Impl{&session, std::move(graph), std::max<std::size_t>(capacity, 1), {}, {}, 0}) {}
+CompileCache::~CompileCache() = default;
+CompileCache::CompileCache(CompileCache&&) noexcept = default;
+
+Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) {
+  std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact, options.disable_fusion, options.threads);
+  for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
+  for (const auto& [name, dims] : options.input_dims) key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
+  key += fmt::format("{}", fmt::join(options.outputs, ","));
+  const std::lock_guard lock(impl_->mutex);
+  auto& programs = impl_->programs;
+  for (auto it = programs.begin(); it != programs.end(); ++it) {
+    if (it->first != key) continue;
+    programs.splice(programs.begin(), programs, it);
+    return programs.front().second;
+  }
+  ++impl_->misses;
+  RLX_ASSIGN(CompiledGraph program, impl_->session->compile(impl_->graph, options));
+  programs.emplace_front(key, std::make_shared<CompiledGraph>(std::move(program)));
+  if (programs.size() > impl_->capacity) programs.pop_back();
+  return programs.front().second;
+}
+
+std::size_t CompileCache::size() const { return impl_->programs.size(); }
+std::size_t CompileCache::misses() const { return impl_->misses; }
+
+}  // namespace rlx

@@ -1,0 +1,224 @@
+// Splitting programs where data decides shapes.
+#include "runtime/stages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx {
+namespace {
+
+bool is_unresolved(const Node& node) {
+  const OpTraits& traits = node.op.info().traits;
+  return traits.data_dependent || traits.shape_operands ||
+         std::any_of(node.results.begin(), node.results.end(), [](const Type& type) { return !type.is_static(); });
+}
+
+bool is_source(const Op& op) { return op.is<op::Constant>() || op.is<op::Param>() || op.is<op::Input>(); }
+
+/// The name under which a value is handed to the next stage.
+std::string carried_name(ValueId id) { return fmt::format("carried_{}_{}", id.node, id.result); }
+
+/// Keeps the last stage's outputs apart from inputs of the same name.
+const std::string output_prefix = "output:";
+
+}  // namespace
+
+Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph, const CompileOptions& options, const Named& params) {
+  auto stage = std::make_unique<Stage>();
+  stage->backend_ = &backend;
+  stage->options_ = options;
+  stage->params_ = params;
+  stage->graph_ = std::move(graph);
+  if (!is_static(stage->graph_)) stage->find_split();
+  const Graph part = stage->reason_.empty() ? stage->graph_ : stage->part_before();
+  RLX_ASSIGN(const Graph live, passes::drop_dead(part));
+  RLX_ASSIGN(stage->program_, compile_static(backend, live, options));
+  for (const auto& [name, value] : params) RLX_TRY(stage->program_.executable->set_param(name, value));
+  return stage;
+}
+
+void Stage::find_split() {
+  const auto& nodes = graph_.nodes();
+  waits_.assign(nodes.size(), false);
+  const auto waits = [&](ValueId id) { return id.node >= 0 && waits_[static_cast<std::size_t>(id.node)]; };
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    const bool after = std::any_of(node.inputs.begin(), node.inputs.end(), waits);
+    waits_[i] = after || is_unresolved(node);
+    if (!waits_[i]) continue;
+    const OpTraits& traits = node.op.info().traits;
+    if (!after && reason_.empty()) {
+      reason_ = fmt::format("data decides the dims of {}{}", node.op.name(), node.origin.empty() ? "" : " (" + node.origin + ")");
+    }
+    if (!after && node.op.info().eval_dynamic) host_nodes_.push_back(static_cast<std::int32_t>(i));
+    for (const ValueId id : node.inputs) {
+      if (id.node < 0 || waits(id)) continue;
+      const Type& type = graph_.type(id);
+      const bool may_decide = !is_float(type.dtype) && !is_complex(type.dtype) && type.elements() <= 64;
+      handed_over_[id] = handed_over_[id] || (may_decide && (traits.shape_operands || traits.control_flow) && !node.op.info().eval_dynamic);
+    }
+  }
+  for (const GraphOutput& output : graph_.outputs()) {
+    if (!waits(output.value)) handed_over_.try_emplace(output.value, false);
+  }
+}
+
+Graph Stage::part_before() const {
+  Graph part = graph_;
+  std::vector<GraphOutput> outputs;
+  for (const auto& [id, decides] : handed_over_) {
+    if (!is_source(graph_.node(id).op)) outputs.push_back({carried_name(id), id});
+  }
+  part.set_outputs(std::move(outputs));
+  return part;
+}
+
+Result<Stage::Named> Stage::run_program(const Named& inputs) {
+  std::vector<const void*> slots;
+  for (const IoInfo& input : program_.inputs) slots.push_back(inputs.at(input.name).data());
+  RLX_TRY(program_.executable->run(slots));
+  const plan::Plan& plan = program_.executable->plan();
+  Named values = inputs;
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    const Type& type = plan.output_types[i];
+    Tensor tensor(type.dtype, type.dims());
+    const std::int64_t offset = plan.buffers[static_cast<std::size_t>(plan.outputs[i])].offset;
+    std::memcpy(tensor.mutable_data(), program_.executable->arena() + offset, tensor.bytes());
+    values[(reason_.empty() ? output_prefix : "") + program_.outputs[i].name] = std::move(tensor);
+  }
+  return values;
+}
+
+Result<Tensor> Stage::value_of(ValueId id, const Named& values) const {
+  const Op& op = graph_.node(id).op;
+  if (const auto* constant = op.as<op::Constant>()) return constant->value;
+  if (const auto* input = op.as<op::Input>()) return values.at(input->name);
+  if (const auto* param = op.as<op::Param>()) {
+    const auto set = params_.find(param->name);
+    if (set != params_.end()) return set->second;
+    if (param->data.empty()) return bad_input("The param ({}) has no value: set_param gives it one.", param->name);
+    return param->data;
+  }
+  return values.at(carried_name(id));
+}
+
+Result<Stage::Named> Stage::evaluate_host_nodes(const Named& values) {
+  Named results = values;
+  for (const std::int32_t index : host_nodes_) {
+    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+    std::vector<Tensor> inputs;
+    for (const ValueId id : node.inputs) {
+      if (id.node < 0) {
+        inputs.emplace_back();
+        continue;
+      }
+      RLX_ASSIGN(Tensor input, value_of(id, values));
+      inputs.push_back(std::move(input));
+    }
+    RLX_ASSIGN(const std::vector<Tensor> tensors, evaluate(node.op, inputs));
+    for (std::size_t k = 0; k < tensors.size(); ++k) results[carried_name({index, static_cast<std::int32_t>(k)})] = tensors[k];
+  }
+  return results;
+}
+
+bool Stage::decides_anything() const {
+  return std::any_of(handed_over_.begin(), handed_over_.end(), [&](const auto& entry) {
+    return entry.second && !graph_.node(entry.first).op.template is<op::Constant>();
+  });
+}
+
+std::string Stage::key_of(const Named& values) const {
+  std::string key;
+  for (const std::int32_t index : host_nodes_) {
+    for (std::size_t k = 0; k < graph_.nodes()[static_cast<std::size_t>(index)].results.size(); ++k) {
+      key += fmt::format("[{}]", fmt::join(values.at(carried_name({index, static_cast<std::int32_t>(k)})).dims(), ","));
+    }
+  }
+  for (const auto& [id, decides] : handed_over_) {
+    if (!decides) continue;
+    const Op& op = graph_.node(id).op;
+    const auto* input = op.as<op::Input>();
+    if (!input && is_source(op)) continue;
+    const Tensor& value = values.at(input ? input->name : carried_name(id));
+    key.append(reinterpret_cast<const char*>(value.data()), value.bytes());
+  }
+  return key;
+}
+
+Result<Graph> Stage::part_after(const Named& values) const {
+  Graph next;
+  std::vector<std::vector<ValueId>> mapped(graph_.nodes().size());
+  const auto carried = [&](ValueId id, bool constant) {
+    const Tensor& value = values.at(carried_name(id));
+    return constant ? next.constant(value).id() : next.input(carried_name(id), value.dtype(), to_shape(value.dims())).id();
+  };
+  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    const Node& node = graph_.nodes()[i];
+    const auto decided = handed_over_.find({index, 0});
+    if (const auto* input = node.op.as<op::Input>(); input && decided != handed_over_.end() && decided->second) {
+      next.input(input->name, input->dtype, node.results[0].shape);
+      mapped[i] = {next.constant(values.at(input->name)).id()};
+    } else if (is_source(node.op)) {
+      RLX_ASSIGN(mapped[i], next.try_add(node.op, {}, node.name, node.origin));
+    } else if (std::find(host_nodes_.begin(), host_nodes_.end(), index) != host_nodes_.end()) {
+      for (std::size_t k = 0; k < node.results.size(); ++k) mapped[i].push_back(carried({index, static_cast<std::int32_t>(k)}, false));
+    } else if (!waits_[i]) {
+      mapped[i].resize(node.results.size());
+      for (std::size_t k = 0; k < node.results.size(); ++k) {
+        const auto found = handed_over_.find({index, static_cast<std::int32_t>(k)});
+        if (found != handed_over_.end()) mapped[i][k] = carried(found->first, found->second);
+      }
+    } else {
+      std::vector<ValueId> inputs;
+      for (const ValueId id : node.inputs) {
+        inputs.push_back(id.node < 0 ? id : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
+      }
+      RLX_ASSIGN(mapped[i], next.try_add(node.op, inputs, node.name, node.origin));
+    }
+  }
+  std::vector<GraphOutput> outputs;
+  for (const GraphOutput& output : graph_.outputs()) {
+    outputs.push_back({output.name, mapped[static_cast<std::size_t>(output.value.node)][static_cast<std::size_t>(output.value.result)]});
+  }
+  next.set_outputs(std::move(outputs));
+  return next;
+}
+
+Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
+  RLX_ASSIGN(const Named computed, run_program(inputs));
+  if (reason_.empty()) {
+    std::vector<Tensor> outputs;
+    for (const IoInfo& output : program_.outputs) outputs.push_back(computed.at(output_prefix + output.name));
+    return outputs;
+  }
+  RLX_ASSIGN(const Named values, evaluate_host_nodes(computed));
+  std::unique_ptr<Stage>& next = next_[key_of(values)];
+  if (!next) {
+    RLX_ASSIGN(const Graph after, part_after(values));
+    RLX_ASSIGN(Graph graph, specialised(after, {}, {}));
+    // Without a node evaluated or a value that decides dims, the next stage would stand where this one does.
+    if (host_nodes_.empty() && !decides_anything()) return unsupported("The program cannot go on: {}.", reason_);
+    RLX_ASSIGN(next, make(*backend_, std::move(graph), options_, params_));
+  }
+  return next->run(values);
+}
+
+int Stage::count() const {
+  int most = 0;
+  for (const auto& [key, stage] : next_) most = std::max(most, stage ? stage->count() : 0);
+  return 1 + most;
+}
+
+Status Stage::set_param(const std::string& name, const Tensor& value) {
+  params_[name] = value;
+  RLX_TRY(program_.executable->set_param(name, value));
+  for (const auto& [key, stage] : next_) RLX_TRY(stage->set_param(name, value));
+  return {};
+}
+
+}  // namespace rlx

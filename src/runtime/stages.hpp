@@ -1,0 +1,54 @@
+// Programs whose shapes data decides: the part that is known runs, its values bind the part after, which is compiled once for
+// each new set of dims and kept.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/compile.hpp"
+
+namespace rlx {
+
+class Stage {
+ public:
+  /// `graph` is specialised as far as its inputs' dims tell.
+  static Result<std::unique_ptr<Stage>> make(Backend& backend, Graph graph, const CompileOptions& options,
+                                             const std::map<std::string, Tensor>& params);
+
+  /// The outputs in the graph's order, from the inputs by name.
+  Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs);
+
+  /// Parts that have been made so far, this one included.
+  int count() const;
+  /// Why the program splits after this stage; empty where it does not.
+  const std::string& reason() const { return reason_; }
+  const StaticProgram& program() const { return program_; }
+  Status set_param(const std::string& name, const Tensor& value);
+
+ private:
+  using Named = std::map<std::string, Tensor>;
+
+  void find_split();
+  Graph part_before() const;
+  Result<Named> run_program(const Named& inputs);
+  Result<Named> evaluate_host_nodes(const Named& values);
+  Result<Tensor> value_of(ValueId id, const Named& values) const;
+  Result<Graph> part_after(const Named& values) const;
+  bool decides_anything() const;
+  std::string key_of(const Named& values) const;
+
+  Backend* backend_ = nullptr;
+  CompileOptions options_;
+  Graph graph_;
+  StaticProgram program_;
+  std::string reason_;
+  std::vector<bool> waits_;                 ///< by node: needs data of this stage to get static dims
+  std::map<ValueId, bool> handed_over_;     ///< values of this stage that later ones read; true: they decide dims
+  std::vector<std::int32_t> host_nodes_;    ///< data-dependent nodes, evaluated between the stages
+  Named params_;
+  std::map<std::string, std::unique_ptr<Stage>> next_;  ///< by dims and deciding values
+};
+
+}  // namespace rlx
