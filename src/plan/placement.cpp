@@ -1,4 +1,4 @@
-// Places parts of concatenations inside their result, so that no copy is made.
+// Places parts of concatenations inside their result, and what a copy would only reorder in the copy's order.
 #include "plan/placement.hpp"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ Placement::Placement(const FlatGraph& flat, const Regions& regions)
   // Outer concatenations first: an inner one is then a part that moves as a whole.
   for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
     const std::int32_t region = regions.region_of[i];
-    if (region >= 0 && regions.list[static_cast<std::size_t>(region)].kind == Region::Kind::concat) {
-      place_parts(static_cast<std::int32_t>(i));
-    }
+    if (region < 0) continue;
+    if (regions.list[static_cast<std::size_t>(region)].kind == Region::Kind::concat) place_parts(static_cast<std::int32_t>(i));
+    if (graph_.nodes()[i].op.is<op::Reshape>()) place_source(static_cast<std::int32_t>(i));
   }
 }
 
@@ -46,7 +46,27 @@ void Placement::place_parts(std::int32_t concat) {
   }
 }
 
-bool Placement::may_move(ValueId part, std::int32_t concat) const {
+// reshape(transpose(v)) is v itself where v is stored in the transposed order from the start.
+void Placement::place_source(std::int32_t copy) {
+  const View read = of(graph_.nodes()[static_cast<std::size_t>(copy)].inputs[0]);
+  const ValueId source = read.base;
+  if (source.result != 0 || !may_move(source, copy) || read.offset != 0) return;
+  const View dense = of(source);
+  if (read.elements() != dense.elements()) return;
+  const auto target = reshaped(of({copy, 0}), read.dims);
+  if (!target) return;
+  View placed{target->base, target->offset, dense.dims, std::vector<std::int64_t>(dense.dims.size(), 0)};
+  for (std::size_t axis = 0; axis < dense.dims.size(); ++axis) {
+    if (dense.dims[axis] == 1) continue;
+    std::size_t same = 0;
+    while (same < read.dims.size() && (read.dims[same] != dense.dims[axis] || read.strides[same] != dense.strides[axis])) ++same;
+    if (same == read.dims.size()) return;
+    placed.strides[axis] = target->strides[same];
+  }
+  if (move(source, placed)) in_place_[{copy, 0}] = true;
+}
+
+bool Placement::may_move(ValueId part, std::int32_t reader) const {
   const auto node = static_cast<std::size_t>(part.node);
   const std::int32_t region = regions_.region_of[node];
   if (region < 0 || of(part).base != part) return false;  // a leaf, a weight, a view, or moved before
@@ -54,8 +74,8 @@ bool Placement::may_move(ValueId part, std::int32_t concat) const {
   if (kind == Region::Kind::host) return false;
   const auto& outputs = graph_.outputs();
   if (std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& output) { return of(output.value).base == part; })) return false;
-  return std::count(graph_.nodes()[static_cast<std::size_t>(concat)].inputs.begin(),
-                    graph_.nodes()[static_cast<std::size_t>(concat)].inputs.end(), part) == 1;
+  const auto& operands = graph_.nodes()[static_cast<std::size_t>(reader)].inputs;
+  return std::count(operands.begin(), operands.end(), part) <= 1;
 }
 
 bool Placement::move(ValueId part, const View& target) {
@@ -67,6 +87,7 @@ bool Placement::move(ValueId part, const View& target) {
       const Node& node = graph_.nodes()[static_cast<std::size_t>(user)];
       const std::int32_t region = regions_.region_of[static_cast<std::size_t>(user)];
       if (region >= 0) {
+        if (in_place_.contains({user, 0}) && is_view_op(node.op)) return false;
         if (regions_.list[static_cast<std::size_t>(region)].kind == Region::Kind::host) return false;
         continue;
       }

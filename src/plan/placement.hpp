@@ -1,4 +1,4 @@
-// Where values lie: in buffers of their own, or inside the buffer of a concatenation that reads them.
+// Where values lie: in buffers of their own, or inside the buffer of a concatenation or copy that reads them.
 #pragma once
 
 #include <map>
@@ -15,12 +15,13 @@ class Placement {
 
   /// The view of a value over a dense buffer of `view.base`.
   const View& of(ValueId id) const { return views_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]; }
-  /// Is the part (operand k of the concatenation `node`) written in place?
+  /// Is the part (operand k of the concatenation or copy `node`) written in place?
   bool in_place(std::int32_t node, std::size_t k) const { return in_place_.contains({node, k}); }
 
  private:
   void place_parts(std::int32_t concat);
-  bool may_move(ValueId part, std::int32_t concat) const;
+  void place_source(std::int32_t copy);
+  bool may_move(ValueId part, std::int32_t reader) const;
   bool move(ValueId part, const View& target);
 
   const Graph& graph_;

@@ -35,42 +35,6 @@ View reversed(const View& x, const Axes& axes) {
   return result;
 }
 
-// Groups of axes with equal products are matched from the left; within a group the old axes must be one run of memory.
-std::optional<View> reshaped(const View& x, const Dims& dims) {
-  View result{x.base, x.offset, dims, std::vector<std::int64_t>(dims.size(), 0)};
-  if (x.elements() == 0) return View{x.base, x.offset, dims, View::dense(x.base, dims).strides};
-  std::vector<std::int64_t> old_dims, old_strides;
-  for (std::size_t i = 0; i < x.dims.size(); ++i) {
-    if (x.dims[i] == 1) continue;
-    old_dims.push_back(x.dims[i]);
-    old_strides.push_back(x.strides[i]);
-  }
-  std::size_t old_begin = 0, new_begin = 0;
-  while (old_begin < old_dims.size()) {
-    std::size_t old_end = old_begin + 1, new_end = new_begin;
-    std::int64_t old_product = old_dims[old_begin], new_product = 1;
-    while (new_end < dims.size() && new_product < old_product) new_product *= dims[new_end++];
-    while (new_product != old_product) {
-      if (new_product < old_product) {
-        new_product *= dims[new_end++];
-      } else {
-        old_product *= old_dims[old_end++];
-      }
-    }
-    for (std::size_t i = old_begin; i + 1 < old_end; ++i) {
-      if (old_strides[i] != old_strides[i + 1] * old_dims[i + 1]) return std::nullopt;
-    }
-    std::int64_t stride = old_strides[old_end - 1];
-    for (std::size_t i = new_end; i-- > new_begin;) {
-      result.strides[i] = stride;
-      stride *= dims[i];
-    }
-    old_begin = old_end;
-    new_begin = new_end;
-  }
-  return result;
-}
-
 }  // namespace
 
 View View::dense(ValueId base, Dims dims) {
@@ -105,6 +69,42 @@ std::optional<View> view_through(const Node& node, const View& input) {
   if (node.op.is<op::Broadcast>()) return View{input.base, input.offset, dims, broadcast_strides(input, dims)};
   RLX_CHECK(node.op.is<op::Reshape>());
   return reshaped(input, dims);
+}
+
+// Groups of axes with equal products are matched from the left; within a group the old axes must be one run of memory.
+std::optional<View> reshaped(const View& x, const Dims& dims) {
+  View result{x.base, x.offset, dims, std::vector<std::int64_t>(dims.size(), 0)};
+  if (x.elements() == 0) return View{x.base, x.offset, dims, View::dense(x.base, dims).strides};
+  std::vector<std::int64_t> old_dims, old_strides;
+  for (std::size_t i = 0; i < x.dims.size(); ++i) {
+    if (x.dims[i] == 1) continue;
+    old_dims.push_back(x.dims[i]);
+    old_strides.push_back(x.strides[i]);
+  }
+  std::size_t old_begin = 0, new_begin = 0;
+  while (old_begin < old_dims.size()) {
+    std::size_t old_end = old_begin + 1, new_end = new_begin;
+    std::int64_t old_product = old_dims[old_begin], new_product = 1;
+    while (new_end < dims.size() && new_product < old_product) new_product *= dims[new_end++];
+    while (new_product != old_product) {
+      if (new_product < old_product) {
+        new_product *= dims[new_end++];
+      } else {
+        old_product *= old_dims[old_end++];
+      }
+    }
+    for (std::size_t i = old_begin; i + 1 < old_end; ++i) {
+      if (old_strides[i] != old_strides[i + 1] * old_dims[i + 1]) return std::nullopt;
+    }
+    std::int64_t stride = old_strides[old_end - 1];
+    for (std::size_t i = new_end; i-- > new_begin;) {
+      result.strides[i] = stride;
+      stride *= dims[i];
+    }
+    old_begin = old_end;
+    new_begin = new_end;
+  }
+  return result;
 }
 
 std::vector<std::int64_t> broadcast_strides(const View& view, const Dims& dims) {

@@ -29,6 +29,9 @@ bool is_view_op(const Op& op);
 /// The view through `node` of what `input` shows; nothing where the strides cannot express it (some reshapes).
 std::optional<View> view_through(const Node& node, const View& input);
 
+/// The same elements in row-major order under other dims; nothing where strides cannot express it.
+std::optional<View> reshaped(const View& view, const Dims& dims);
+
 /// Strides of the view for each axis of `dims` (to which it broadcasts): 0 where it repeats.
 std::vector<std::int64_t> broadcast_strides(const View& view, const Dims& dims);
 
