@@ -70,6 +70,7 @@ bool Placement::may_move(ValueId part, std::int32_t reader) const {
   const auto node = static_cast<std::size_t>(part.node);
   const std::int32_t region = regions_.region_of[node];
   if (region < 0 || of(part).base != part) return false;  // a leaf, a weight, a view, or moved before
+  if (is_view_op(graph_.nodes()[node].op)) return false;   // a copy stores in its own order
   const Region::Kind kind = regions_.list[static_cast<std::size_t>(region)].kind;
   if (kind == Region::Kind::host) return false;
   const auto& outputs = graph_.outputs();
