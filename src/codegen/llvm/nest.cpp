@@ -10,6 +10,7 @@ namespace rlx::codegen {
 NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
     : emitter_(emitter), plan_(std::move(plan)), nest_(plan_.nest) {
   passes_ = make_passes(emitter, plan_);
+  find_interior();
   const DimSet reduced = plan_.reduced_dims();
   for (int i = 0; i < static_cast<int>(nest_.stores.size()); ++i) {
     const loop::Store& store = nest_.stores[static_cast<std::size_t>(i)];
@@ -72,6 +73,7 @@ void NestEmitter::emit_item(llvm::Value* item) {
 
 void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high) {
   if (dim == plan_.vector_dim) return emit_block(std::move(frame), low, high);
+  if (plan_.tile > 1 && dim == plan_.tile_dim()) return emit_tiles(std::move(frame), low, high);
   auto inside = [&](llvm::Value* index) {
     NestFrame inner = frame;
     enter(inner, dim, index, false);
@@ -81,6 +83,62 @@ void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm
   };
   if (dim == plan_.split_dim && plan_.split_size == 1) return inside(low);
   emitter_.loop(low, high, 1, inside);
+}
+
+/// The range of the tile dim in which all guards that became bounds hold for whole windows. Without
+/// tiles where a guard depends on other parallel dims too.
+void NestEmitter::find_interior() {
+  if (plan_.tile == 1) return;
+  const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
+  interior_passes_ = passes_;
+  interior_end_ = nest_.extents[tile_dim];
+  for (NestPass& pass : interior_passes_) {
+    std::erase_if(pass.clips, [&](const NestPass::Clip& clip) {
+      const std::vector<std::int64_t>& c = clip.guard.coefficients;
+      if (c[tile_dim] == 0) return false;
+      for (std::size_t dim = 0; dim < static_cast<std::size_t>(nest_.parallel_dims); ++dim) {
+        if (c[dim] < 0 || (dim != tile_dim && c[dim] != 0)) plan_.tile = 1;
+      }
+      const auto window = static_cast<std::size_t>(clip.dim);
+      const std::int64_t reach = clip.guard.offset + c[window] * (nest_.extents[window] - 1);
+      const std::int64_t step = c[tile_dim];
+      const std::int64_t first = std::max<std::int64_t>(-clip.guard.offset, 0);
+      const std::int64_t room = std::max<std::int64_t>(clip.guard.extent - reach, 0);
+      interior_begin_ = std::max(interior_begin_, (first + step - 1) / step);
+      interior_end_ = std::min(interior_end_, (room + step - 1) / step);
+      return true;
+    });
+  }
+  if (interior_end_ - interior_begin_ < plan_.tile) plan_.tile = 1;
+}
+
+/// Tiles in the interior; one loop for the points before and behind them.
+void NestEmitter::emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high) {
+  auto& b = emitter_.builder;
+  const int dim = plan_.tile_dim();
+  llvm::Value* end = emitter_.i64(nest_.extents[static_cast<std::size_t>(plan_.vector_dim)]);
+  auto block = [&](llvm::Value* index, unsigned tile) {
+    NestFrame inner = frame;
+    inner.tile = tile;
+    enter(inner, dim, index, false);
+    emit_block(std::move(inner), emitter_.i64(0), end);
+  };
+  auto clamped = [&](std::int64_t bound, llvm::Value* least) {
+    llvm::Value* value = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, emitter_.i64(bound), least);
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, value, high);
+  };
+  const std::int64_t tile = plan_.tile;
+  llvm::Value* first = clamped(interior_begin_, low);
+  llvm::Value* inside = b.CreateSub(clamped(interior_end_, first), first);
+  llvm::Value* tiled = b.CreateMul(b.CreateUDiv(inside, emitter_.i64(tile)), emitter_.i64(tile));
+  llvm::Value* last = b.CreateAdd(first, tiled);
+  emitter_.loop(first, last, tile, [&](llvm::Value* index) { block(index, plan_.tile); });
+  llvm::Value* before = b.CreateSub(first, low);
+  llvm::Value* singles = b.CreateAdd(before, b.CreateSub(high, last));
+  emitter_.loop(emitter_.i64(0), singles, 1, [&](llvm::Value* number) {
+    llvm::Value* behind = b.CreateAdd(last, b.CreateSub(number, before));
+    block(b.CreateSelect(b.CreateICmpSLT(number, before), b.CreateAdd(low, number), behind), 1);
+  });
 }
 
 /// The parallel vector dim: everything that does not depend on it is computed before its loop.
@@ -93,8 +151,8 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
   vector_loop(low, high, {},
               [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask, Values) {
                 NestFrame inner = frame;
-                inner.known.assign(vectors, frame.known.front());
-                inner.vectors = vectors;
+                inner.vectors = vectors * frame.tile;
+                inner.known.assign(inner.vectors, frame.known.front());
                 inner.lanes = lanes;
                 inner.mask = mask;
                 enter(inner, plan_.vector_dim, index, plan_.levels > 0);

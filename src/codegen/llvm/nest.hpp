@@ -33,7 +33,8 @@ struct NestFrame {
   std::vector<std::vector<llvm::Value*>> known;
   std::vector<PartialAddress> addresses;  ///< of the accesses, then of the stores
   DimSet fixed = 0;                       ///< dims with an index
-  unsigned vectors = 1;                   ///< vectors that each point of the loops takes
+  unsigned vectors = 1;  ///< vectors that each point of the loops takes, those of a tile included
+  unsigned tile = 1;     ///< points of the tile dim; vector = point * (vectors / tile) + run
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;
 };
@@ -52,11 +53,25 @@ class NestEmitter {
   // nest.cpp: loops over parallel dims.
   void emit_item(llvm::Value* item);
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
+  void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
   Values vector_loop(llvm::Value* low, llvm::Value* high, Values state, const Body& body);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
   void hoist(NestFrame& frame, const NestPass& pass);
+  void find_interior();
   std::vector<ScalarId> roots_of(const NestPass& pass) const;
+
+  /// Steps of a vector of the frame from its first point, along the tile dim and the vector dim.
+  struct VectorOffset {
+    std::int64_t tile, along;
+  };
+  VectorOffset offset_of(const NestFrame& frame, unsigned vector) const {
+    const unsigned runs = frame.vectors / frame.tile;
+    return {vector / runs, std::int64_t{vector % runs} * frame.lanes};
+  }
+  const std::vector<NestPass>& passes(const NestFrame& frame) const {
+    return frame.tile > 1 ? interior_passes_ : passes_;
+  }
 
   // nest_pass.cpp: what happens at a point of the parallel dims.
   void emit_passes(NestFrame frame);
@@ -67,6 +82,8 @@ class NestEmitter {
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
+  void share(const NestFrame& frame, std::vector<PointExpression>& points,
+             const NestPass& pass) const;
   void emit_stores(const NestFrame& frame, const std::vector<int>& stores,
                    std::vector<PointExpression>& points);
   llvm::Value* reduced_position(const NestFrame& frame);
@@ -77,6 +94,9 @@ class NestEmitter {
   NestPlan plan_;
   const loop::Nest& nest_;
   std::vector<NestPass> passes_;
+  /// Of tiles, which lie where no guard along the tile dim fails.
+  std::vector<NestPass> interior_passes_;
+  std::int64_t interior_begin_ = 0, interior_end_ = 0;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
   std::vector<std::int64_t>
       scratch_at_;  ///< by node: offset of its row in scratch, -1 where it has none

@@ -7,6 +7,9 @@
 namespace rlx::codegen {
 namespace {
 
+/// Windows of tiles up to this length have no loop.
+constexpr std::int64_t longest_unrolled = 7;
+
 std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
@@ -19,11 +22,11 @@ void NestEmitter::emit_passes(NestFrame frame) {
         enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
       }
     }
-    for (const NestPass& pass : passes_) {
+    for (const NestPass& pass : passes(frame)) {
       if (!pass.reductions.empty()) run_reductions(frame, pass);
     }
   }
-  const NestPass& last = passes_.back();
+  const NestPass& last = passes(frame).back();
   if (!last.stores.empty()) {
     if (plan_.levels > 0) {
       NestFrame inside = frame;
@@ -136,24 +139,38 @@ NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
                                             tail_lane ? plan_.unroll : 0);
                        });
   }
-  return emitter_.loop(low, high, 1, std::move(state), [&](llvm::Value* index, Values inside) {
+  auto step = [&](llvm::Value* index, Values inside) {
     NestFrame inner = frame;
     enter(inner, dim, index, dim + 1 < plan_.rank());
     return reduced_loops(dim + 1, inner, pass, std::move(inside));
-  });
+  };
+  const std::int64_t extent = nest_.extents[static_cast<std::size_t>(dim)];
+  const bool whole = llvm::isa<llvm::Constant>(low) && llvm::isa<llvm::Constant>(high);
+  if (frame.tile > 1 && whole && dim + 1 == plan_.rank() && extent <= longest_unrolled) {
+    // Neighbouring points read the same elements at neighbouring taps: in one block they are read
+    // once.
+    for (std::int64_t i = 0; i < extent; ++i) state = step(emitter_.i64(i), std::move(state));
+    return state;
+  }
+  return emitter_.loop(low, high, 1, std::move(state), step);
 }
 
 PartialAddress NestEmitter::address_of(const NestFrame& frame, std::size_t number,
                                        unsigned vector) const {
   PartialAddress address = frame.addresses[number];
   const loop::Access& a = access(number);
-  const std::int64_t stride = a.strides[static_cast<std::size_t>(plan_.vector_dim)];
-  const bool covered = address.pointer && (address.dims >> plan_.vector_dim & 1);
-  if (vector == 0 || !covered || stride == 0) return address;
-  llvm::Type* element =
-      memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype);
+  const VectorOffset offset = offset_of(frame, vector);
+  std::int64_t distance = 0;
+  auto add = [&](int dim, std::int64_t steps) {
+    if (steps == 0 || !(address.dims >> dim & 1)) return;
+    distance += steps * a.strides[static_cast<std::size_t>(dim)];
+  };
+  add(plan_.vector_dim, offset.along);
+  if (frame.tile > 1) add(plan_.tile_dim(), offset.tile);
+  if (!address.pointer || distance == 0) return address;
+  const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
   address.pointer = emitter_.builder.CreateConstGEP1_64(
-      element, address.pointer, static_cast<std::uint64_t>(stride * vector * frame.lanes));
+      memory_type(emitter_, dtype), address.pointer, static_cast<std::uint64_t>(distance));
   return address;
 }
 
@@ -166,7 +183,12 @@ PointExpression NestEmitter::expression_at(const NestFrame& frame, const NestPas
     point.vector_dim = plan_.vector_dim;
     point.lanes = frame.lanes;
     point.mask = frame.mask;
-    along = emitter_.builder.CreateAdd(along, emitter_.i64(vector * frame.lanes));
+    const VectorOffset offset = offset_of(frame, vector);
+    along = emitter_.builder.CreateAdd(along, emitter_.i64(offset.along));
+    if (frame.tile > 1) {
+      llvm::Value*& row = point.index[static_cast<std::size_t>(plan_.tile_dim())];
+      row = emitter_.builder.CreateAdd(row, emitter_.i64(offset.tile));
+    }
   }
   PointExpression expression(emitter_, nest_.nodes, pass.accesses, std::move(point),
                              nest_.error_buffer);
@@ -200,7 +222,31 @@ llvm::Value* NestEmitter::scratch_place(const NestFrame& frame, ScalarId node, u
   llvm::Value* slot = reduced_position(frame);
   if (!plan_.vector_is_reduced())
     slot = b.CreateMul(slot, emitter_.i64(plan_.unroll * plan_.lanes));
-  return b.CreateGEP(element, row, b.CreateAdd(slot, emitter_.i64(vector * frame.lanes)));
+  return b.CreateGEP(element, row, b.CreateAdd(slot, emitter_.i64(offset_of(frame, vector).along)));
+}
+
+/// Gives the last of the points what an earlier one has computed: what is the same on all lanes, or
+/// along the tile.
+void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& points,
+                        const NestPass& pass) const {
+  const std::size_t vector = points.size() - 1;
+  const unsigned runs = frame.vectors / frame.tile;
+  for (std::size_t i = 0; vector > 0 && i < nest_.nodes.size(); ++i) {
+    const auto id = static_cast<ScalarId>(i);
+    if (plan_.node_level[i] >= pass.level || points.back().known(id)) continue;
+    const bool along_tile = frame.tile > 1 && (plan_.node_dims[i] >> plan_.tile_dim() & 1);
+    llvm::Value* before = points[vector % runs].known(id);
+    if (vector >= runs && !along_tile && plan_.node_level[i] == 0 && before) {
+      points.back().set(id, before);
+      continue;
+    }
+    const bool along_lanes = plan_.node_dims[i] >> plan_.vector_dim & 1;
+    llvm::Value* first = points.front().known(id);
+    if (frame.tile == 1 && !along_lanes && first && nest_.nodes[i].op != ScalarOp::reduce &&
+        lanes_of(first) == 1) {
+      points.back().set(id, first);
+    }
+  }
 }
 
 /// All vectors of one point: running values take in their operands, nodes go to scratch, stores are
@@ -215,14 +261,7 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
           node, emit_load(emitter_, nest_.nodes[at(node)].dtype, scratch_place(frame, node, vector),
                           1, frame.lanes, frame.mask));
     }
-    // What is the same on all lanes is computed once for all vectors.
-    for (std::size_t id = 0; vector > 0 && id < nest_.nodes.size(); ++id) {
-      const bool varies = plan_.node_dims[id] >> plan_.vector_dim & 1;
-      llvm::Value* shared = points.front().known(static_cast<ScalarId>(id));
-      if (!varies && shared && nest_.nodes[id].op != ScalarOp::reduce && lanes_of(shared) == 1) {
-        points.back().set(static_cast<ScalarId>(id), shared);
-      }
-    }
+    share(frame, points, pass);
     PointExpression& here = points.back();
     for (const ScalarId node : pass.saved) {
       emit_store(emitter_, nest_.nodes[at(node)].dtype, here.value(node),

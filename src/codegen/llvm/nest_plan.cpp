@@ -195,6 +195,28 @@ int choose_vector_dim(loop::Nest& nest, const Machine& machine, bool rows) {
   return last;
 }
 
+/// Reductions of one level whose results alone are stored gain from tiles: independent chains of
+/// additions, shared loads.
+void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
+  const loop::Nest& nest = plan.nest;
+  if (plan.vector_is_reduced() || plan.levels != 1 || plan.tile_dim() < 0 || cost > 24) return;
+  if (nest.extents[static_cast<std::size_t>(plan.tile_dim())] < 4) return;
+  if (plan.points(nest.parallel_dims, plan.rank()) < 4) return;
+  for (const loop::Store& store : nest.stores) {
+    const DimSet dims = plan.node_dims[static_cast<std::size_t>(store.node)] |
+                        dims_of(store.access, plan.node_dims);
+    if (dims & plan.reduced_dims()) return;
+  }
+  for (const ScalarNode& node : nest.nodes) {
+    if (node.op == ScalarOp::reduce &&
+        (node.reduce_kind == ReduceKind::argmin || node.reduce_kind == ReduceKind::argmax)) {
+      return;
+    }
+  }
+  plan.tile = 4;
+  plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
+}
+
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
 /// them; with `rows` each point of the parallel dims.
 void choose_items(NestPlan& plan, bool rows) {
@@ -216,6 +238,10 @@ void choose_items(NestPlan& plan, bool rows) {
     const std::int64_t inner = std::max<std::int64_t>(plan.points(dim + 1, plan.rank()), 1);
     plan.split_dim = dim;
     plan.split_size = 1;
+    if (plan.tile > 1 && dim == plan.tile_dim() && plan.items >= 8) {
+      plan.split_size = extent;
+      return;
+    }
     if (inner <= points_per_item / 2 || dim == parallel - 1) {
       std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
       if (dim == plan.vector_dim) {
@@ -326,6 +352,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 4));
   const unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
+  if (!rows) choose_tile(plan, machine, cost);
   choose_items(plan, rows);
   return plan;
 }

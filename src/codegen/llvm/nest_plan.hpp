@@ -24,6 +24,9 @@ struct NestPlan {
   int vector_dim = 0;
   unsigned lanes = 1;
   unsigned unroll = 1;  ///< vectors that one round of the vector loop takes
+  /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
+  /// depthwise convolutions).
+  unsigned tile = 1;
   int split_dim = 0;
   std::int64_t split_size = 1;
   std::int64_t items = 1;
@@ -33,6 +36,7 @@ struct NestPlan {
   std::vector<int> node_level;  ///< reductions on the longest way to the node, itself included
   int levels = 0;               ///< passes of reductions
 
+  int tile_dim() const { return vector_dim - 1; }
   bool vector_is_reduced() const { return vector_dim >= nest.parallel_dims; }
   int rank() const { return static_cast<int>(nest.extents.size()); }
   std::int64_t points(int first, int last) const;  ///< product of extents

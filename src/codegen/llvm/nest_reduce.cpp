@@ -54,8 +54,8 @@ double identity_of(ReduceKind kind, DType dtype) {
 
 ReductionEmitter::ReductionEmitter(Emitter& emitter, const std::vector<ScalarNode>& nodes,
                                    ScalarId node)
-    : emitter_(emitter),
-      nodes_(nodes),
+    : emitter_(&emitter),
+      nodes_(&nodes),
       node_(node),
       kind_(nodes[static_cast<std::size_t>(node)].reduce_kind),
       dtype_(nodes[static_cast<std::size_t>(nodes[static_cast<std::size_t>(node)].a)].dtype) {}
@@ -66,18 +66,18 @@ bool ReductionEmitter::has_position() const {
 
 Partial ReductionEmitter::start(unsigned lanes) const {
   Partial partial;
-  partial.value = constant_of(emitter_, dtype_, lanes, identity_of(kind_, dtype_),
+  partial.value = constant_of(*emitter_, dtype_, lanes, identity_of(kind_, dtype_),
                               integer_identity(kind_, dtype_));
-  if (has_position()) partial.position = constant_of(emitter_, DType::i64, lanes, 0, -1);
+  if (has_position()) partial.position = constant_of(*emitter_, DType::i64, lanes, 0, -1);
   return partial;
 }
 
 /// Strictly better, or the first NaN.
 llvm::Value* ReductionEmitter::wins(llvm::Value* challenger, llvm::Value* holder) const {
-  auto& b = emitter_.builder;
+  auto& b = emitter_->builder;
   const bool larger = kind_ == ReduceKind::max || kind_ == ReduceKind::argmax;
   const ScalarNode compare{.op = larger ? ScalarOp::greater : ScalarOp::less, .dtype = boolean};
-  llvm::Value* better = emit_scalar(emitter_, compare, dtype_, challenger, holder);
+  llvm::Value* better = emit_scalar(*emitter_, compare, dtype_, challenger, holder);
   if (!is_real(challenger)) return better;
   llvm::Value* first_nan =
       b.CreateAnd(b.CreateFCmpUNO(challenger, challenger), b.CreateFCmpORD(holder, holder));
@@ -86,31 +86,32 @@ llvm::Value* ReductionEmitter::wins(llvm::Value* challenger, llvm::Value* holder
 
 Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm::Value* position,
                                std::int64_t position_step, llvm::Value* mask) const {
-  auto& b = emitter_.builder;
-  const ScalarId operand_id = nodes_[static_cast<std::size_t>(node_)].a;
-  const ScalarNode& operand = nodes_[static_cast<std::size_t>(operand_id)];
+  auto& b = emitter_->builder;
+  const ScalarId operand_id = (*nodes_)[static_cast<std::size_t>(node_)].a;
+  const ScalarNode& operand = (*nodes_)[static_cast<std::size_t>(operand_id)];
   const unsigned lanes = lanes_of(before.value);
   Partial after;
   if (has_position()) {
-    llvm::Value* value = splat(emitter_, at.value(operand_id), lanes);
-    llvm::Value* positions = splat(emitter_, position, lanes);
+    llvm::Value* value = splat(*emitter_, at.value(operand_id), lanes);
+    llvm::Value* positions = splat(*emitter_, position, lanes);
     if (lanes > 1 && position_step != 0) {
-      llvm::Value* steps = splat(emitter_, emitter_.i64(position_step), lanes);
-      positions = b.CreateAdd(positions, b.CreateMul(lane_numbers(emitter_, lanes), steps));
+      llvm::Value* steps = splat(*emitter_, emitter_->i64(position_step), lanes);
+      positions = b.CreateAdd(positions, b.CreateMul(lane_numbers(*emitter_, lanes), steps));
     }
-    llvm::Value* unset = b.CreateICmpSLT(before.position, splat(emitter_, emitter_.i64(0), lanes));
+    llvm::Value* unset =
+        b.CreateICmpSLT(before.position, splat(*emitter_, emitter_->i64(0), lanes));
     llvm::Value* better = b.CreateOr(unset, wins(value, before.value));
     after.value = b.CreateSelect(better, value, before.value);
     after.position = b.CreateSelect(better, positions, before.position);
   } else if (kind_ == ReduceKind::sum && operand.op == ScalarOp::mul && !at.known(operand_id) &&
              (dtype_ == DType::f32 || dtype_ == DType::f64)) {
     // A sum of products takes the unrounded products where the machine can: one instruction.
-    llvm::Value* x = splat(emitter_, at.value(operand.a), lanes);
-    llvm::Value* y = splat(emitter_, at.value(operand.b), lanes);
-    after.value = multiply_add(emitter_, x, y, before.value);
+    llvm::Value* x = splat(*emitter_, at.value(operand.a), lanes);
+    llvm::Value* y = splat(*emitter_, at.value(operand.b), lanes);
+    after.value = multiply_add(*emitter_, x, y, before.value);
   } else {
-    llvm::Value* value = splat(emitter_, at.value(operand_id), lanes);
-    after.value = emit_combine(emitter_, kind_, dtype_, before.value, value);
+    llvm::Value* value = splat(*emitter_, at.value(operand_id), lanes);
+    after.value = emit_combine(*emitter_, kind_, dtype_, before.value, value);
   }
   if (!mask) return after;
   after.value = b.CreateSelect(mask, after.value, before.value);
@@ -119,9 +120,9 @@ Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm:
 }
 
 Partial ReductionEmitter::join(const Partial& x, const Partial& y) const {
-  auto& b = emitter_.builder;
-  if (!has_position()) return {emit_combine(emitter_, kind_, dtype_, x.value, y.value), nullptr};
-  llvm::Value* zero = splat(emitter_, emitter_.i64(0), lanes_of(x.position));
+  auto& b = emitter_->builder;
+  if (!has_position()) return {emit_combine(*emitter_, kind_, dtype_, x.value, y.value), nullptr};
+  llvm::Value* zero = splat(*emitter_, emitter_->i64(0), lanes_of(x.position));
   llvm::Value* x_set = b.CreateICmpSGE(x.position, zero);
   llvm::Value* y_set = b.CreateICmpSGE(y.position, zero);
   llvm::Value* equal = b.CreateNot(b.CreateOr(wins(x.value, y.value), wins(y.value, x.value)));
@@ -133,10 +134,10 @@ Partial ReductionEmitter::join(const Partial& x, const Partial& y) const {
 
 Partial ReductionEmitter::join_lanes(Partial partial) const {
   while (lanes_of(partial.value) > 1) {
-    const auto [low, high] = halves(emitter_, partial.value);
+    const auto [low, high] = halves(*emitter_, partial.value);
     Partial a{low, nullptr}, b{high, nullptr};
     if (partial.position) {
-      std::tie(a.position, b.position) = halves(emitter_, partial.position);
+      std::tie(a.position, b.position) = halves(*emitter_, partial.position);
     }
     partial = join(a, b);
   }

@@ -32,8 +32,8 @@ class ReductionEmitter {
  private:
   llvm::Value* wins(llvm::Value* challenger, llvm::Value* holder) const;
 
-  Emitter& emitter_;
-  const std::vector<ScalarNode>& nodes_;
+  Emitter* emitter_;
+  const std::vector<ScalarNode>* nodes_;
   ScalarId node_;
   ReduceKind kind_;
   DType dtype_;  ///< of the running value
