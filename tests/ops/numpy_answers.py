@@ -198,7 +198,47 @@ def resizes():
            coordinate_transformation_mode="tf_crop_and_resize")
 
 
-for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes):
+def log_mel(spectrum, filters, floor):
+    n_fft = spectrum.shape[-1] // 2
+    bins = n_fft // 2 + 1
+    power = spectrum[..., :bins] ** 2 + spectrum[..., n_fft:n_fft + bins] ** 2
+    level = np.log10(np.maximum(power @ filters.T, 1e-10))
+    if floor == "frame":
+        level = np.maximum(level, level.max(axis=-1, keepdims=True) - 8)
+    if floor == "clip":
+        level = np.maximum(level, level.max(axis=(-1, -2), keepdims=True) - 8)
+    return (level + 4) / 4
+
+
+def welch_peaks(spectrum, k, segments):
+    n_fft = spectrum.shape[1] // 2
+    bins = n_fft // 2 + 1
+    power = spectrum[:, :bins] ** 2 + spectrum[:, n_fft:n_fft + bins] ** 2
+    power = power.reshape(-1, segments, bins).sum(axis=1) / segments
+    power[:, 1:-1 if n_fft % 2 == 0 else None] *= 2
+    order = np.argsort(-power, axis=1, kind="stable")[:, :k]
+    return np.stack([order, np.take_along_axis(power, order, axis=1)], axis=-1).reshape(-1, 2 * k)
+
+
+def signals():
+    for n in (6, 30, 37):
+        z = pattern((2, n), 1) + 1j * pattern((2, n), 2)
+        answer(f"fft_{n}", np.fft.fft(z))
+        answer(f"rfft_{n}", np.fft.rfft(pattern((2, n), 1)))
+    z = pattern((2, 6), 1) + 1j * pattern((2, 6), 2)
+    answer("ifft_ortho", np.fft.ifft(z, axis=0, norm="ortho"))
+    answer("irfft_even", np.fft.irfft(z))
+    answer("irfft_odd", np.fft.irfft(z, n=9, norm="forward"))
+    answer("irfft_long", np.fft.irfft(z, n=16))
+    spectrum, filters = pattern((2, 3, 32), 1), np.abs(pattern((4, 9), 2))
+    spectrum[0, 0] *= 1e-5
+    for floor in ("none", "frame", "clip"):
+        answer(f"log_mel_{floor}", log_mel(spectrum.astype(np.float64), filters, floor))
+    answer("welch_even", welch_peaks(pattern((4, 32), 3).astype(np.float64), 5, 2))
+    answer("welch_odd", welch_peaks(pattern((3, 18), 3).astype(np.float64), 5, 1))
+
+
+for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes, signals):
     family()
 
 HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
