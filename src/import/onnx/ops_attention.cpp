@@ -20,10 +20,10 @@ Value with_heads(const Value& x, std::int64_t heads) {
 Value swap_heads(const Value& x) { return transpose(x, {0, 2, 1, 3}); }
 
 struct AttentionParts {
-  Value q, k, v;             ///< [B, H, S, D], or [B, S, H, D] with bshd
-  Value mask;                ///< bool or additive, or none
+  Value q, k, v;  ///< [B, H, S, D], or [B, S, H, D] with bshd
+  Value mask;     ///< bool or additive, or none
   op::Attention attributes;
-  bool flat = false;         ///< the model's q, k, v have three axes
+  bool flat = false;  ///< the model's q, k, v have three axes
 };
 
 void read_operands(NodeContext& c, AttentionParts& a) {
@@ -218,17 +218,15 @@ void tensor_scatter(NodeContext& c) {
   c.set(c.add(op::ScatterElements{axis, ScatterMode::assign}, {cache, rows, update}));
 }
 
-void swiglu(NodeContext& c) {
-  c.set(c.add(op::Swish{c.real("alpha", 1)}, {c.in(0)}) * c.in(1));
-}
+void swiglu(NodeContext& c) { c.set(c.add(op::Swish{c.real("alpha", 1)}, {c.in(0)}) * c.in(1)); }
 
 // A depthwise convolution over the last k-1 steps of the past and the new ones.
 void causal_conv_with_state(NodeContext& c) {
   const Value x = c.in(0), w = c.in(1);
   if (x.rank() != 3 || w.rank() != 3) fail("It takes [B,C,L], not {}.", x.type().text());
   const auto past = static_dim(w, 2) - 1;
-  const Value before = c.has(3) ? c.in(3)
-                                : broadcast(scalar_like(c, x, 0), {x.shape()[0], x.shape()[1], past});
+  const Value before =
+      c.has(3) ? c.in(3) : broadcast(scalar_like(c, x, 0), {x.shape()[0], x.shape()[1], past});
   const Value whole = concat({before, x}, 2);
   op::Conv attributes;
   attributes.groups = static_dim(x, 1);

@@ -61,7 +61,8 @@ struct LoopParts {
   std::vector<std::string> names;  ///< captured
 };
 
-// The types of the carries inside the body: as outside, but dims that an iteration changes are open.
+// The types of the carries inside the body: as outside, but dims that an iteration changes are
+// open.
 std::vector<Type> carried_types(NodeContext& c, const LoopParts& loop) {
   std::vector<Type> types;
   for (const Value& carry : loop.carries) types.push_back(carry.type());
@@ -205,8 +206,8 @@ void scan_node(NodeContext& c) {
     formals.push_back({graph.inputs[static_cast<std::size_t>(i)].name, type, {}});
   }
   const auto names = c.importer().captures(c.frame(), {&graph});
-  attributes.body = std::make_shared<const Graph>(
-      c.importer().build_graph(c.frame(), graph, formals, names));
+  attributes.body =
+      std::make_shared<const Graph>(c.importer().build_graph(c.frame(), graph, formals, names));
   attributes.carries = carries;
   attributes.scanned = scanned;
   const Values captured = captured_values(c, names);

@@ -61,9 +61,8 @@ Value requantized(NodeContext& c, const Value& x, const Value& scale, const Valu
 }
 
 void qlinear_matmul(NodeContext& c) {
-  const Value product =
-      c.add(op::IntegerMatmul{}, {c.in(0), c.in(3), scalar_if_single(c.in(2)),
-                                  scalar_if_single(c.in(5))});
+  const Value product = c.add(op::IntegerMatmul{}, {c.in(0), c.in(3), scalar_if_single(c.in(2)),
+                                                    scalar_if_single(c.in(5))});
   const Value a_scale = row_scale(scalar_if_single(cast(c.in(1), f32)));
   const Value b_scale = scalar_if_single(cast(c.in(4), f32));
   const Value real = cast(product, f32) * (a_scale * b_scale);

@@ -51,9 +51,9 @@ void lstm(NodeContext& c) {
   attributes.input_forget = c.flag("input_forget");
   const Layout layout{c.integer("layout", 0) == 1};
   give(c, layout,
-       c.add_all(attributes, {layout.sequence(c.in(0)), c.in(1), c.in(2), c.optional(3),
-                              c.optional(4), layout.state(c.optional(5)),
-                              layout.state(c.optional(6)), c.optional(7)}));
+       c.add_all(attributes,
+                 {layout.sequence(c.in(0)), c.in(1), c.in(2), c.optional(3), c.optional(4),
+                  layout.state(c.optional(5)), layout.state(c.optional(6)), c.optional(7)}));
 }
 
 template <class Attributes>
