@@ -28,10 +28,10 @@ OpEntries random_entries();
 OpEntries einsum_entries();
 
 inline std::vector<OpEntries> all_families() {
-  return {elementwise_entries(), shape_entries(), reduce_entries(),    nn_entries(),
-          norm_entries(),        index_entries(), control_entries(),   quantize_entries(),
-          recurrent_entries(),   loss_entries(),  attention_entries(), resize_entries(),
-          signal_entries(),      image_entries(), random_entries(),    einsum_entries()};
+  return {elementwise_entries(), shape_entries(),  reduce_entries(),   nn_entries(),
+          norm_entries(),        index_entries(),  quantize_entries(), loss_entries(),
+          attention_entries(),   resize_entries(), signal_entries(),   image_entries(),
+          random_entries(),      einsum_entries()};
 }
 
 }  // namespace rlx::onnx
