@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,16 @@ struct ImportOptions {
   std::map<std::string, Tensor> input_values;
 };
 
+/// An input that a model declares. Dims as the import would make them: numbers, symbols, "INPUT:AXIS".
+struct DeclaredInput {
+  std::string name;
+  std::optional<Shape> shape;  ///< nothing where the model tells no rank
+  std::optional<DType> dtype;  ///< nothing where it is no tensor of a dtype that rlx has
+};
+
+/// The inputs that an ONNX model wants fed, in order, read without importing it: for binding dims before the import.
+Result<std::vector<DeclaredInput>> onnx_declared_inputs(const std::filesystem::path& file);
+
 /// The names of the inputs that a model wants to be fed, in order.
 Result<std::vector<std::string>> onnx_inputs(const std::filesystem::path& file);
 
@@ -37,6 +48,8 @@ Result<Graph> import_onnx(std::span<const std::byte> model, const ImportOptions&
 /// One tensor of an ONNX TensorProto file (.pb), and of a NumPy .npy file.
 Result<Tensor> read_tensor_proto(const std::filesystem::path& file);
 Result<Tensor> read_npy(const std::filesystem::path& file);
+/// The arrays of a NumPy archive (numpy.savez, not compressed), by name without ".npy".
+Result<std::map<std::string, Tensor>> read_npz(const std::filesystem::path& file);
 /// Writes a .npy file: bf16 as its bits in uint16, 8-bit floats as uint8, 4-bit integers one a byte.
 Status write_npy(const std::filesystem::path& file, const Tensor& tensor);
 

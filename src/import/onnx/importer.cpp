@@ -359,26 +359,27 @@ void Importer::repeat_known_values(const Frame& outer, Frame& frame, const Graph
   }
 }
 
-Graph Importer::build_graph(const Frame& frame, const GraphProto& graph,
-                            const std::vector<Formal>& inputs,
-                            const std::vector<std::string>& captured) {
-  Graph built;
+std::shared_ptr<const Graph> Importer::build_graph(Frame& frame, const GraphProto& graph,
+                                                   const std::vector<Type>& inputs,
+                                                   const std::vector<std::string>& captured) {
+  auto built = std::make_shared<Graph>();
   ShapeValues shapes;
   Frame inner;
-  inner.graph = &built;
+  inner.graph = built.get();
   inner.shapes = &shapes;
   inner.opsets = frame.opsets;
   inner.depth = frame.depth + 1;
   inner.attributes = frame.attributes;
-  for (const Formal& formal : inputs) {
-    const Value value = formal.value
-                            ? built.constant(*formal.value)
-                            : built.input(formal.name, formal.type.dtype, formal.type.shape);
-    define(inner, formal.name, value);
+  if (inputs.size() != graph.inputs.size()) {
+    fail("A subgraph takes ({}) inputs and gets ({}).", graph.inputs.size(), inputs.size());
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = graph.inputs[i].name;
+    define(inner, name, built->input(name, inputs[i].dtype, inputs[i].shape));
   }
   for (const std::string& name : captured) {
     const Value outside = find_value(frame, name);
-    const Value inside = built.input(name, outside.dtype(), outside.shape());
+    const Value inside = built->input(name, outside.dtype(), outside.shape());
     define(inner, name, inside);
     const auto dims = frame.shapes->find(outside.id());
     if (dims != frame.shapes->end()) shapes.insert_or_assign(inside.id(), dims->second);
@@ -387,10 +388,8 @@ Graph Importer::build_graph(const Frame& frame, const GraphProto& graph,
   import_initializers(inner, graph);
   import_nodes(inner, graph.nodes);
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    const Value value = find_value(inner, graph.outputs[i].name);
-    if (!value) fail("The output ({}) is left out.", graph.outputs[i].name);
     // Results may repeat a name; outputs of a graph have names of their own.
-    built.output(std::to_string(i), value);
+    built->output(std::to_string(i), find_value(inner, graph.outputs[i].name));
   }
   return built;
 }

@@ -58,15 +58,10 @@ class Importer {
   /// values: they are repeated inside.
   std::vector<std::string> captures(const Frame& frame,
                                     const std::vector<const GraphProto*>& graphs) const;
-  /// An input of a graph of its own: fed, or a constant that is known at once.
-  struct Formal {
-    std::string name;
-    Type type;
-    std::optional<Tensor> value;
-  };
-  /// Imports a subgraph as a graph of its own, with these inputs, then the captured values.
-  Graph build_graph(const Frame& frame, const GraphProto& graph, const std::vector<Formal>& inputs,
-                    const std::vector<std::string>& captured);
+  /// Imports a subgraph as a graph of its own: inputs of these types, then the captured values.
+  std::shared_ptr<const Graph> build_graph(Frame& frame, const GraphProto& graph,
+                                           const std::vector<Type>& inputs,
+                                           const std::vector<std::string>& captured);
 
  private:
   using InputDims = std::map<std::string, std::int64_t>;
