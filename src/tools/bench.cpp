@@ -1,0 +1,222 @@
+// rlx bench: how long a model takes to load, compile and run, and what it needs.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "tools/allocation_count.hpp"
+#include "tools/machine_load.hpp"
+#include "tools/model_input.hpp"
+
+namespace rlx::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+struct BenchOptions : ModelOptions {
+  double seconds = 1;
+  int runs = 0;
+  bool profile = false;
+  std::string roofline;
+};
+
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Runs a program again and again, by slots where its shapes are bound, else by names.
+class Runner {
+ public:
+  Runner(CompiledGraph& program, const PreparedModel& model)
+      : program_(program), named_(named_inputs(model)) {
+    for (const IoInfo& input : program.inputs()) {
+      for (const auto& [name, value] : model.inputs) {
+        if (name == input.name) slots_.push_back(value.data());
+      }
+    }
+  }
+
+  /// The first run also finds out which way is possible.
+  Status first_run() {
+    auto result = program_.run_slots(slots_);
+    if (result.ok()) return {};
+    by_slots_ = false;
+    return run();
+  }
+
+  Status run() {
+    if (by_slots_) {
+      RLX_TRY(program_.run_slots(slots_));
+    } else {
+      RLX_TRY(program_.run(named_));
+    }
+    return {};
+  }
+
+ private:
+  CompiledGraph& program_;
+  std::vector<NamedInput> named_;
+  std::vector<const void*> slots_;
+  bool by_slots_ = true;
+};
+
+struct Samples {
+  std::vector<double> milliseconds;  ///< sorted
+  double others = 0;
+  std::optional<double> allocations_per_run;
+
+  double median() const {
+    const std::size_t half = milliseconds.size() / 2;
+    return milliseconds.size() % 2 ? milliseconds[half]
+                                   : (milliseconds[half - 1] + milliseconds[half]) / 2;
+  }
+  double p90() const {
+    return milliseconds[std::min(milliseconds.size() * 9 / 10, milliseconds.size() - 1)];
+  }
+};
+
+// Room for the samples is made before, so that what is counted is the program's.
+Result<Samples> sample(Runner& runner, int runs, double seconds) {
+  constexpr std::size_t max_samples = 1 << 20;
+  Samples samples;
+  samples.milliseconds.reserve(runs > 0 ? static_cast<std::size_t>(runs) : max_samples);
+  const LoadWatch watch;
+  const auto allocations = allocations_so_far();
+  const Clock::time_point begin = Clock::now();
+  const auto enough = [&] {
+    const std::size_t count = samples.milliseconds.size();
+    if (runs > 0) return count >= static_cast<std::size_t>(runs);
+    return count >= max_samples || (count >= 5 && milliseconds_since(begin) >= seconds * 1e3);
+  };
+  while (!enough()) {
+    const Clock::time_point start = Clock::now();
+    RLX_TRY(runner.run());
+    samples.milliseconds.push_back(milliseconds_since(start));
+  }
+  if (allocations) {
+    samples.allocations_per_run = static_cast<double>(*allocations_so_far() - *allocations) /
+                                  static_cast<double>(samples.milliseconds.size());
+  }
+  samples.others = watch.others();
+  std::sort(samples.milliseconds.begin(), samples.milliseconds.end());
+  return samples;
+}
+
+// The quietest of at most three samples: others' load makes times that are nobody's.
+Result<Samples> quiet_sample(Runner& runner, const BenchOptions& options) {
+  constexpr double quiet = 0.05;
+  RLX_ASSIGN(Samples best, sample(runner, options.runs, options.seconds));
+  for (int again = 0; again < 2 && options.runs == 0 && best.others >= quiet; ++again) {
+    RLX_ASSIGN(Samples next, sample(runner, 0, options.seconds));
+    if (next.others < best.others) best = std::move(next);
+  }
+  return best;
+}
+
+double rounded(double value, double unit) { return std::round(value / unit) * unit; }
+
+Json figures(const BenchOptions& options, const PreparedModel& model, const CompiledGraph& program,
+             double compile_ms, double first_run_ms, const Samples& samples) {
+  const CompileReport& report = program.report();
+  const MemoryReport memory = program.query_memory();
+  Json json{{"model", options.model},
+            {"device", name_of(program.device())},
+            {"threads", report.threads},
+            {"precision", options.precision},
+            {"kernels", report.kernels},
+            {"load_ms", rounded(model.load_ms, 1e-3)},
+            {"compile_ms", rounded(compile_ms, 1e-3)},
+            {"first_run_ms", rounded(first_run_ms, 1e-4)},
+            {"median_ms", rounded(samples.median(), 1e-5)},
+            {"p90_ms", rounded(samples.p90(), 1e-5)},
+            {"runs", samples.milliseconds.size()},
+            {"allocations_per_run", nullptr},
+            {"weights_bytes", memory.weights_bytes},
+            {"arena_bytes", memory.arena_bytes},
+            {"arena_lower_bound_bytes", memory.arena_lower_bound_bytes},
+            {"peak_rss_bytes", peak_rss_bytes()},
+            {"predicted_ms", report.predicted_ms},
+            {"others", rounded(samples.others, 1e-3)}};
+  if (samples.allocations_per_run) json["allocations_per_run"] = *samples.allocations_per_run;
+  return json;
+}
+
+Json profile_rows(const std::vector<KernelProfile>& kernels) {
+  Json rows = Json::array();
+  for (const KernelProfile& kernel : kernels) {
+    rows.push_back({{"kernel", kernel.name},
+                    {"region", kernel.region},
+                    {"median_us", rounded(kernel.median_us, 1e-3)},
+                    {"flops", kernel.flops},
+                    {"bytes", kernel.bytes}});
+  }
+  return rows;
+}
+
+void print_profile(const std::vector<KernelProfile>& kernels) {
+  double total = 0;
+  for (const KernelProfile& kernel : kernels) total += kernel.median_us;
+  fmt::print("\n{:>10} {:>6} {:>9} {:>8}  kernel: region\n", "us", "share", "GFLOP/s", "GB/s");
+  for (const KernelProfile& kernel : kernels) {
+    const double us = std::max(kernel.median_us, 1e-3);
+    fmt::print("{:>10.2f} {:>5.1f}% {:>9.2f} {:>8.2f}  {}: {}\n", kernel.median_us,
+               100 * kernel.median_us / std::max(total, 1e-3), kernel.flops / us * 1e-3,
+               kernel.bytes / us * 1e-3, kernel.name, kernel.region);
+  }
+}
+
+void print_figures(const Json& json, const PreparedModel& model) {
+  for (const std::string& note : model.notes) fmt::print("note: {}\n", note);
+  for (const auto& [key, value] : json.items()) {
+    fmt::print("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+Result<int> bench_verb(const BenchOptions& options) {
+  if (!options.roofline.empty())
+    return not_available("The option --roofline is not available yet.");
+  RLX_ASSIGN(const PreparedModel model, prepare_model(options));
+  Clock::time_point begin = Clock::now();
+  RLX_ASSIGN(CompiledGraph program, compile_model(options, model));
+  const double compile_ms = milliseconds_since(begin);
+  Runner runner(program, model);
+  begin = Clock::now();
+  RLX_TRY(runner.first_run());
+  const double first_run_ms = milliseconds_since(begin);
+  RLX_ASSIGN(const Samples samples, quiet_sample(runner, options));
+  Json json = figures(options, model, program, compile_ms, first_run_ms, samples);
+  std::vector<KernelProfile> kernels;
+  if (options.profile) {
+    RLX_ASSIGN(kernels, program.profile(std::max(options.runs, 20)));
+  }
+  if (options.json) {
+    json["notes"] = model.notes;
+    if (options.profile) json["profile"] = profile_rows(kernels);
+    fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_figures(json, model);
+    if (options.profile) print_profile(kernels);
+  }
+  return exit_done;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Time a model");
+  add_model_options(*command, *options);
+  command->add_option("--seconds", options->seconds, "Seconds to sample for (default 1)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--runs", options->runs, "Exactly so many timed runs")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_flag("--profile", options->profile, "Times of the kernels too");
+  command->add_option("--roofline", options->roofline, "Not available yet (exit code 4)");
+  command->callback([options, &action] { action = [options] { return bench_verb(*options); }; });
+}
+
+}  // namespace rlx::tools
