@@ -127,8 +127,9 @@ struct Rounded {
 };
 Rounded nearest(Real x);
 
-/// x * 2^n for words n of at most twice the exponent range; rounds once.
+/// x * 2^n for whole n of at most twice the exponent range; rounds once.
 Real scale(Real x, llvm::Value* n);
+Real scale(Real x, const Rounded& n);
 
 /// x = mantissa * 2^exponent with mantissa in [sqrt(1/2), sqrt(2)), for positive finite x.
 struct Split {

@@ -1,6 +1,8 @@
 // Shared steps of the elementary functions, and the choice of formula by type.
 #include "codegen/llvm/vector_math.hpp"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "codegen/llvm/real_math.hpp"
 
 namespace rlx::codegen {
@@ -32,6 +34,20 @@ Real scale(Real x, llvm::Value* n) {
   };
   llvm::Value* half = b.CreateAShr(n, 1);
   return x * power(half) * power(b.CreateSub(n, half));
+}
+
+/// AVX-512 has an instruction for whole registers; its results are the same.
+Real scale(Real x, const Rounded& n) {
+  const unsigned bits = lanes_of(x.value) * (x.is_double() ? 64 : 32);
+  if (!x.emitter->machine.masks || bits != 512) return scale(x, n.integer);
+  auto& b = x.builder();
+  llvm::Value* all = llvm::Constant::getAllOnesValue(b.getIntNTy(lanes_of(x.value)));
+  const auto id = x.is_double() ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
+                                : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
+  constexpr int current_rounding = 4;
+  llvm::Value* scaled = b.CreateIntrinsic(
+      id, {}, {x.value, n.real.value, x.value, all, b.getInt32(current_rounding)});
+  return {x.emitter, scaled};
 }
 
 Split split(Real x) {

@@ -27,7 +27,7 @@ Real exp_tail(Real r) {
 
 Real exp(Real x) {
   const Halved h = take_ln2(at_least(at_most(x, 89), -104));
-  return scale(exp_tail(h.rest) + h.rest + 1.0, h.n.integer);
+  return scale(exp_tail(h.rest) + h.rest + 1.0, h.n);
 }
 
 /// 2^x = 2^n 2^r, 2^r = 1 + r p(r) on [-1/2, 1/2].
@@ -37,7 +37,7 @@ Real exp2(Real x) {
   const Real r = limited - n.real;
   const Real p = polynomial(
       r, {6.931472e-01, 2.402265e-01, 5.5503245e-02, 9.617998e-03, 1.3401582e-03, 1.5477829e-04});
-  return scale(fma(r, p, 1.0), n.integer);
+  return scale(fma(r, p, 1.0), n);
 }
 
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)): the halves keep 2^n finite at the upper end.

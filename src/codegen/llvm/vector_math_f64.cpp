@@ -34,18 +34,18 @@ Real expm1_of_rest(Real r) {
 /// e^(x + low), low far smaller than x.
 Real exp(Real x, Real low) {
   const Halved h = take_ln2(at_least(at_most(x, 710), -746));
-  return scale(expm1_of_rest(h.rest + low) + 1.0, h.n.integer);
+  return scale(expm1_of_rest(h.rest + low) + 1.0, h.n);
 }
 
 Real exp(Real x) {
   const Halved h = take_ln2(at_least(at_most(x, 710), -746));
-  return scale(expm1_of_rest(h.rest) + 1.0, h.n.integer);
+  return scale(expm1_of_rest(h.rest) + 1.0, h.n);
 }
 
 Real exp2(Real x) {
   const Real limited = at_least(at_most(x, 1025), -1076);
   const Rounded n = nearest(limited);
-  return scale(expm1_of_rest((limited - n.real) * ln2) + 1.0, n.integer);
+  return scale(expm1_of_rest((limited - n.real) * ln2) + 1.0, n);
 }
 
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)).
