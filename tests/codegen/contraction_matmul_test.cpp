@@ -82,6 +82,26 @@ TEST(ContractionMatmul, element_types) {
   }
 }
 
+TEST(ContractionMatmul, bytes_are_multiplied_exactly) {
+  std::mt19937 random(17);
+  for (std::uint32_t round = 0; round < 20; ++round) {
+    MatmulOptions options{.m = between(random, 1, 20),
+                          .n = between(random, 1, 70),
+                          .k = between(random, 1, 70),
+                          .batch = between(random, 1, 2)};
+    options.a = random() % 2 == 0 ? u8 : i8;
+    options.b = random() % 2 == 0 ? u8 : i8;
+    options.accumulator = i32;
+    options.packed = random() % 3 == 0;
+    options.transposed_a = random() % 4 == 0;
+    options.transposed_b = random() % 2 == 0;
+    for (const Target& target : host_targets()) {
+      SCOPED_TRACE(round);
+      expect_as_interpreted(matmul(options, target), target, 0, round);
+    }
+  }
+}
+
 TEST(ContractionMatmul, empty_domains_write_nothing) {
   for (const Target& target : host_targets()) {
     expect_as_interpreted(matmul({.m = 0, .n = 8, .k = 4}, target), target, 1e-5, 1);

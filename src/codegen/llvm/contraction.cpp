@@ -191,7 +191,8 @@ class ContractionEmitter {
     scratch_bytes_ = panel_source_at_;
     if (plan_.column_source == ColumnSource::scratch) {
       panel_at_ = panel_source_at_ + 64;
-      scratch_bytes_ = panel_at_ + align_up(plan_.block_columns * plan_.depth * accumulator_bytes);
+      scratch_bytes_ =
+          panel_at_ + align_up(plan_.block_columns * plan_.panel_steps * accumulator_bytes);
     }
   }
 
@@ -299,20 +300,22 @@ class ContractionEmitter {
                                                              builder_.getInt64(plan_.tall_blocks)));
   }
 
-  Value* emit_columns(Value* first_column, Value* columns_left) {
-    if (plan_.column_source == ColumnSource::packed) {
-      Value* width = builder_.getInt64(plan_.panel_width);
-      Value* panel = builder_.CreateUDiv(first_column, width);
-      Value* inside = builder_.CreateURem(first_column, width);
-      const std::int64_t panel_bytes = plan_.panel_width * plan_.depth * b_bytes();
-      Value* columns =
-          bytes_at(b_batch_, builder_.CreateMul(panel, builder_.getInt64(panel_bytes)));
-      return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(b_bytes())));
+  /// B's element of the first k and that column.
+  Value* source_column(Value* first_column) {
+    if (!contraction_.b_packed) {
+      Value* step = builder_.getInt64(contraction_.b_n_stride * b_bytes());
+      return bytes_at(b_batch_, builder_.CreateMul(first_column, step));
     }
-    Value* step = builder_.getInt64(plan_.column_source == ColumnSource::in_place
-                                        ? b_bytes()
-                                        : contraction_.b_n_stride * b_bytes());
-    Value* columns = bytes_at(b_batch_, builder_.CreateMul(first_column, step));
+    Value* width = builder_.getInt64(plan_.panel_width);
+    Value* panel = builder_.CreateUDiv(first_column, width);
+    Value* inside = builder_.CreateURem(first_column, width);
+    const std::int64_t panel_bytes = plan_.panel_width * plan_.depth * b_bytes();
+    Value* columns = bytes_at(b_batch_, builder_.CreateMul(panel, builder_.getInt64(panel_bytes)));
+    return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(b_bytes())));
+  }
+
+  Value* emit_columns(Value* first_column, Value* columns_left) {
+    Value* columns = source_column(first_column);
     if (!copy_) return columns;
     // The panel of the item before stays where the next one wants the same.
     Value* slot = bytes_at(emitter_.scratch, panel_source_at_);
@@ -408,8 +411,8 @@ Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& 
     return unsupported("{}", *reason);
   }
   if (empty_domain(contraction)) return KernelShape{};
-  const ContractionPlan plan =
-      plan_contraction(contraction, b, {emitter.machine.vector_bytes, emitter.machine.registers});
+  const ContractionPlan plan = plan_contraction(
+      contraction, a, b, {emitter.machine.vector_bytes, emitter.machine.registers});
   const ContractionContext context{emitter, contraction, plan};
   return ContractionEmitter(context).emit();
 }

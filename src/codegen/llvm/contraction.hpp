@@ -17,6 +17,8 @@ struct ContractionContext {
 
   DType a_dtype() const { return emitter.kernel.buffers[contraction.a_buffer].dtype; }
   DType b_dtype() const { return emitter.kernel.buffers[contraction.b_buffer].dtype; }
+  /// Elements of B lie side by side along n.
+  bool columns_contiguous() const { return contraction.b_packed || contraction.b_n_stride == 1; }
   /// Element type of the columns that the micro-kernel reads.
   DType column_dtype() const {
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();

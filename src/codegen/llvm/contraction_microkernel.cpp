@@ -1,5 +1,7 @@
 // The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
 // outer tap. Rows whose taps may fall outside of A read a line of zeros there.
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -265,14 +267,20 @@ class RowBlock {
                   Values sums) {
     constexpr std::int64_t most_straight = 128;  // multiply-adds of a run without a loop
     const std::int64_t registers = rows_ * plan_.vectors;
-    std::int64_t rounds = inner.extent / unroll_;
-    if (inner.extent * registers <= most_straight || rounds == 1) rounds = 0;
-    const std::int64_t rest = inner.extent - rounds * unroll_;
-    const std::int64_t a_step = inner.a * a_bytes_, b_step = inner.column * b_bytes_;
+    const std::int64_t steps = inner.extent / plan_.unit;
+    std::int64_t rounds = steps / unroll_;
+    if (steps * registers <= most_straight || rounds == 1) rounds = 0;
+    const std::int64_t rest = steps - rounds * unroll_;
+    const std::int64_t a_step = inner.a * a_bytes_ * plan_.unit;
+    const std::int64_t b_step = inner.column * b_bytes_;
     if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
     for (std::int64_t u = 0; u < rest; ++u) {
       emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
     }
+    if (inner.extent % plan_.unit == 0) return sums;
+    half_ = true;
+    emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest % sets_, sums);
+    half_ = false;
     return sums;
   }
 
@@ -334,14 +342,45 @@ class RowBlock {
       Value* at = pointers[one ? 0 : r];
       if (a_offset) at = bytes_at(at, a_offset);
       at = bytes_at(at, a_at + (row_distances_.empty() ? 0 : row_distances_[r]));
-      Value* a = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
-      a = splat(emitter_, a, plan_.lanes);
+      Value* a = splat(emitter_, emit_a(at), plan_.lanes);
       for (unsigned v = 0; v < plan_.vectors; ++v) {
         Value*& sum = sums[(set * rows_ + r) * plan_.vectors + v];
-        sum = accumulator == DType::i32 ? builder_.CreateAdd(sum, builder_.CreateMul(a, b[v]))
-                                        : multiply_add(emitter_, a, b[v], sum);
+        if (plan_.unit == 2) {
+          sum = add_pair_products(sum, a, b[v]);
+        } else if (accumulator == DType::i32) {
+          sum = builder_.CreateAdd(sum, builder_.CreateMul(a, b[v]));
+        } else {
+          sum = multiply_add(emitter_, a, b[v], sum);
+        }
       }
     }
+  }
+
+  /// An element of A, or a pair of them as two i16 in an i32 (of a half pair the second is 0).
+  Value* emit_a(Value* at) {
+    const DType accumulator = context_.contraction.accumulator;
+    Value* low = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
+    if (plan_.unit == 1) return low;
+    low = builder_.CreateAnd(low, builder_.getInt32(0xffff));
+    if (half_) return low;
+    Value* high =
+        emit_widening_load(emitter_, context_.a_dtype(), accumulator, bytes_at(at, a_bytes_), 1);
+    return builder_.CreateOr(low, builder_.CreateShl(high, builder_.getInt32(16)));
+  }
+
+  /// sum + a.low * b.low + a.high * b.high in every lane, exact in i32.
+  Value* add_pair_products(Value* sum, Value* a, Value* b) {
+    const unsigned lanes = plan_.lanes;
+    if (emitter_.machine.vnni && lanes == 16) {
+      return builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpwssd_512, {}, {sum, a, b});
+    }
+    llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getInt16Ty(), lanes * 2);
+    const auto multiply = lanes == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
+                          : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                       : llvm::Intrinsic::x86_sse2_pmadd_wd;
+    Value* products = builder_.CreateIntrinsic(
+        multiply, {}, {builder_.CreateBitCast(a, pairs), builder_.CreateBitCast(b, pairs)});
+    return builder_.CreateAdd(sum, products);
   }
 
   void emit_stores(Values& sums) {
@@ -435,7 +474,7 @@ class RowBlock {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
-  bool tail_;
+  bool tail_, half_ = false;
   llvm::Type* vector_type_ = nullptr;
   Values vector_masks_, row_pointers_;
   Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve

@@ -1,5 +1,6 @@
 // Copies one column block of an unpacked B into a worker's scratch panel: by register transposition
-// where B runs along k, element by element elsewhere.
+// where B runs along k, by whole registers where it runs along n, element by
+// element elsewhere. 8-bit elements are paired along k.
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -32,15 +33,15 @@ class PanelCopy {
       taps *= k[i].extent;
     }
     const AddressDim& inner = k.back();
-    const std::int64_t tap_bytes = inner.extent * plan_.block_columns * bytes_;
+    const std::int64_t inner_steps = (inner.extent + plan_.unit - 1) / plan_.unit;
+    const std::int64_t tap_bytes = inner_steps * plan_.block_columns * bytes_;
     emitter_.loop(emitter_.i64(0), emitter_.i64(taps), 1, [&](Value* tap) {
       Value* offset = emit_linear_sums(emitter_, tap, extents, {steps}, {0})[0];
-      Value* panel =
-          bytes_at(part_.argument(1), builder_.CreateMul(tap, builder_.getInt64(tap_bytes)));
+      Value* panel = bytes_at(part_.argument(1), scaled(tap, tap_bytes));
       emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.block_columns), plan_.lanes,
                     [&](Value* column) {
-                      emit_strip(inner, bytes_at(part_.argument(0), offset),
-                                 bytes_at(panel, scaled(column, bytes_)), column);
+                      panel_ = bytes_at(panel, scaled(column, bytes_));
+                      emit_strip(inner, bytes_at(part_.argument(0), offset), column);
                     });
     });
     builder_.CreateRetVoid();
@@ -54,45 +55,87 @@ class PanelCopy {
     return builder_.CreateMul(index, builder_.getInt64(step));
   }
 
-  /// One register's width of columns, from `column` on.
-  void emit_strip(const AddressDim& inner, Value* source, Value* panel, Value* column) {
-    // Columns that do not exist repeat the last one: their sums are never stored.
+  /// Pointers to the columns from `column` on. Columns that do not exist hold anything: their sums
+  /// are never stored.
+  void find_columns(Value* source, Value* column) {
+    pointers_.clear();
+    mask_ = nullptr;
+    if (context_.columns_contiguous()) {
+      pointers_.push_back(bytes_at(source, scaled(column, b_bytes_)));
+      if (contraction_.b_packed || !plan_.tail()) return;
+      Value* left = builder_.CreateSub(part_.argument(2), column);
+      left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
+      mask_ = tail_mask(emitter_, left, plan_.lanes);
+      return;
+    }
     Value* last = builder_.CreateSub(part_.argument(2), builder_.getInt64(1));
-    Values pointers;
     for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
       Value* at = builder_.CreateAdd(column, builder_.getInt64(lane));
       if (plan_.tail()) at = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, at, last);
-      pointers.push_back(bytes_at(source, scaled(at, contraction_.b_n_stride * b_bytes_)));
+      pointers_.push_back(bytes_at(source, scaled(at, contraction_.b_n_stride * b_bytes_)));
     }
-    const std::int64_t lanes = plan_.lanes;
-    std::int64_t done = 0;
-    if (inner.b == 1) {
-      done = inner.extent / lanes * lanes;
-      emitter_.loop(emitter_.i64(0), emitter_.i64(done), lanes,
-                    [&](Value* k) { emit_square(pointers, panel, k); });
-    }
-    emitter_.loop(emitter_.i64(done), emitter_.i64(inner.extent), 1, [&](Value* k) {
-      Value* row =
-          llvm::PoisonValue::get(value_type(emitter_, contraction_.accumulator, plan_.lanes));
-      for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
-        Value* element =
-            emit_widening_load(emitter_, context_.b_dtype(), contraction_.accumulator,
-                               bytes_at(pointers[lane], scaled(k, inner.b * b_bytes_)), 1);
-        row = builder_.CreateInsertElement(row, element, lane);
-      }
-      emit_store(emitter_, contraction_.accumulator, row, panel_row(panel, k), 1, plan_.lanes);
-    });
   }
 
-  Value* panel_row(Value* panel, Value* k) {
-    return bytes_at(panel, scaled(k, plan_.block_columns * bytes_));
+  /// One register's width of columns, from `column` on.
+  void emit_strip(const AddressDim& inner, Value* source, Value* column) {
+    find_columns(source, column);
+    const std::int64_t lanes = plan_.lanes;
+    std::int64_t done = 0;
+    if (inner.b == 1 && !context_.columns_contiguous()) {
+      done = inner.extent / lanes * lanes;
+      emitter_.loop(emitter_.i64(0), emitter_.i64(done), lanes, [&](Value* k) { emit_square(k); });
+    }
+    const std::int64_t whole = done + (inner.extent - done) / plan_.unit * plan_.unit;
+    emitter_.loop(emitter_.i64(done), emitter_.i64(whole), plan_.unit, [&](Value* k) {
+      Values rows;
+      for (std::int64_t u = 0; u < plan_.unit; ++u) {
+        rows.push_back(load_row(inner, builder_.CreateAdd(k, builder_.getInt64(u))));
+      }
+      store_step(k, rows);
+    });
+    if (whole < inner.extent) {
+      store_step(emitter_.i64(whole), {load_row(inner, emitter_.i64(whole))});
+    }
+  }
+
+  /// A register of columns of one k.
+  Value* load_row(const AddressDim& inner, Value* k) {
+    const DType accumulator = contraction_.accumulator;
+    Value* offset = scaled(k, inner.b * b_bytes_);
+    if (context_.columns_contiguous()) {
+      return emit_widening_load(emitter_, context_.b_dtype(), accumulator,
+                                bytes_at(pointers_[0], offset), plan_.lanes, mask_);
+    }
+    Value* row = llvm::PoisonValue::get(value_type(emitter_, accumulator, plan_.lanes));
+    for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
+      Value* element = emit_widening_load(emitter_, context_.b_dtype(), accumulator,
+                                          bytes_at(pointers_[lane], offset), 1);
+      row = builder_.CreateInsertElement(row, element, lane);
+    }
+    return row;
+  }
+
+  /// Stores the rows from k on as one step of the panel; a missing second row counts as zeros.
+  void store_step(Value* k, const Values& rows) {
+    Value* row = rows[0];
+    if (plan_.unit == 2) {
+      llvm::Type* type = row->getType();
+      row = builder_.CreateAnd(row, llvm::ConstantInt::get(type, 0xffff));
+      if (rows.size() == 2) {
+        Value* high = builder_.CreateShl(rows[1], llvm::ConstantInt::get(type, 16));
+        row = builder_.CreateOr(row, high);
+      }
+    }
+    Value* step = plan_.unit == 1 ? k : builder_.CreateUDiv(k, builder_.getInt64(plan_.unit));
+    emit_store(emitter_, contraction_.accumulator, row,
+               bytes_at(panel_, scaled(step, plan_.block_columns * bytes_)), 1, plan_.lanes);
   }
 
   /// lanes x lanes elements, transposed by log2(lanes) rounds of interleaving halves.
-  void emit_square(const Values& pointers, Value* panel, Value* k) {
+  void emit_square(Value* k) {
     const unsigned lanes = plan_.lanes;
     Values rows;
-    for (Value* pointer : pointers) {
+    for (Value* pointer : pointers_) {
       rows.push_back(emit_widening_load(emitter_, context_.b_dtype(), contraction_.accumulator,
                                         bytes_at(pointer, scaled(k, b_bytes_)), lanes));
     }
@@ -109,9 +152,9 @@ class PanelCopy {
       }
       rows = std::move(next);
     }
-    for (unsigned i = 0; i < lanes; ++i) {
-      Value* at = panel_row(panel, builder_.CreateAdd(k, builder_.getInt64(i)));
-      emit_store(emitter_, contraction_.accumulator, rows[i], at, 1, lanes);
+    for (unsigned i = 0; i < lanes; i += static_cast<unsigned>(plan_.unit)) {
+      const auto first = rows.begin() + i;
+      store_step(builder_.CreateAdd(k, builder_.getInt64(i)), Values(first, first + plan_.unit));
     }
   }
 
@@ -122,6 +165,9 @@ class PanelCopy {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::int64_t b_bytes_, bytes_;
+  Values pointers_;         ///< to the strip's columns; one where they lie side by side
+  Value* mask_ = nullptr;   ///< the columns that exist, where others must not be read
+  Value* panel_ = nullptr;  ///< of the strip
 };
 
 }  // namespace

@@ -108,14 +108,21 @@ void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan)
   plan.uniform_rows = plan.m.size() <= 1;
 }
 
-/// How far k dims move in the columns: in panels k runs row-major over the k dims.
-void set_column_steps(const ContractionPlan& plan, std::vector<AddressDim>& k) {
-  std::int64_t step = plan.panel_width;
+/// How far k dims move in the columns: in panels k runs row-major over the k dims. Gives the steps
+/// over all of k.
+std::int64_t set_column_steps(const ContractionPlan& plan, std::vector<AddressDim>& k) {
+  const std::int64_t width =
+      plan.column_source == ColumnSource::packed ? plan.panel_width : plan.block_columns;
+  std::int64_t steps = 1;
   for (std::size_t i = k.size(); i-- > 0;) {
-    k[i].column = plan.column_source == ColumnSource::in_place ? k[i].b : step;
-    step *= k[i].extent;
+    k[i].column = plan.column_source == ColumnSource::in_place ? k[i].b : steps * width;
+    const bool inner = i + 1 == k.size();
+    steps *= inner ? (k[i].extent + plan.unit - 1) / plan.unit : k[i].extent;
   }
+  return steps;
 }
+
+bool one_byte_integer(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
 
 /// Registers across a column block: as many as fit (up to four) that divide the panel.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
@@ -203,7 +210,7 @@ std::vector<AddressDim> merge_dims(const Integers& extents, const std::vector<In
   return merge(dims);
 }
 
-ContractionPlan plan_contraction(const loop::Contraction& contraction, DType b_dtype,
+ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                                  const PlanMachine& machine) {
   ContractionPlan plan;
   plan.batches = product(contraction.batch_extents);
@@ -213,14 +220,21 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType b_d
   plan_addresses(contraction, plan);
   plan_blocks(contraction, machine, plan);
   plan_items(contraction, plan);
-  if (contraction.b_packed) {
+  if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
+      one_byte_integer(b_dtype) && plan.rows >= 4 && plan.k.back().a == 1 &&
+      plan.k.back().extent > 1) {
+    // Fewer rows do not pay for the panel.
+    plan.unit = 2;
+    plan.k_open = plan.k;  // pairs must not depend on which way a block goes
+    plan.column_source = ColumnSource::scratch;
+  } else if (contraction.b_packed) {
     plan.column_source = ColumnSource::packed;
   } else if (contraction.b_n_stride == 1 && b_dtype == contraction.accumulator) {
     plan.column_source = ColumnSource::in_place;
   } else {
     plan.column_source = ColumnSource::scratch;
   }
-  set_column_steps(plan, plan.k);
+  plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
   return plan;
 }

@@ -45,6 +45,11 @@ struct ContractionPlan {
   std::int64_t column_blocks = 1;
   std::int64_t panel_width = 0;  ///< of packed B and of the scratch panel
 
+  /// How many k one step multiplies: 2 where 8-bit elements are multiplied as pairs of i16, which
+  /// the panel then holds side by side in 32 bits.
+  std::int64_t unit = 1;
+  std::int64_t panel_steps = 1;  ///< steps over all of k
+
   /// Rows fall into `tall_blocks` blocks of block_rows + 1 rows, then blocks of block_rows.
   std::int64_t block_rows = 1, row_blocks = 1, tall_blocks = 0;
   bool uniform_rows = true;  ///< all rows of A lie at one distance: one pointer serves a block
@@ -63,7 +68,7 @@ struct PlanMachine {
 };
 
 /// The plan; the contraction's extents must be at least 1.
-ContractionPlan plan_contraction(const loop::Contraction& contraction, DType b_dtype,
+ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                                  const PlanMachine& machine);
 
 /// The dims of `extents` that are longer than 1, neighbours merged where every list in `strides`
