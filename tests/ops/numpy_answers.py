@@ -238,7 +238,30 @@ def signals():
     answer("welch_odd", welch_peaks(pattern((3, 18), 3).astype(np.float64), 5, 1))
 
 
-for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes, signals):
+def recurrences():
+    steps, batch, inputs, hidden = 4, 3, 5, 2
+    lengths = np.array([4, 2, 3], np.int32)
+
+    def layer(name, op, gates, directions=1, full=True, **attributes):
+        x, h0 = pattern((steps, batch, inputs), 1), pattern((directions, batch, hidden), 5)
+        w, r = pattern((directions, gates * hidden, inputs), 2), pattern((directions, gates * hidden, hidden), 3)
+        b = pattern((directions, 2 * gates * hidden), 4)
+        operands = [x, w, r, b, lengths, h0] if full else [x, w, r]
+        if full and op == "LSTM":
+            operands += [pattern((directions, batch, hidden), 6), pattern((directions, 3 * hidden), 7)]
+        onnx_answer(name, op, operands, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, **attributes)
+
+    layer("lstm", "LSTM", 4, full=False)
+    layer("lstm_both", "LSTM", 4, directions=2, direction="bidirectional")
+    layer("lstm_clipped", "LSTM", 4, direction="reverse", clip=0.5, input_forget=1)
+    layer("lstm_named", "LSTM", 4, full=False, activations=["HardSigmoid", "Affine", "LeakyRelu"],
+          activation_alpha=[0.3, 0.8, 0.05], activation_beta=[0.4, 0.1])
+    layer("gru", "GRU", 3, directions=2, direction="bidirectional")
+    layer("gru_linear", "GRU", 3, direction="reverse", linear_before_reset=1, clip=0.75)
+    layer("rnn", "RNN", 1, directions=2, direction="bidirectional", activations=["Relu", "Softsign"], clip=0.75)
+
+
+for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes, signals, recurrences):
     family()
 
 HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
