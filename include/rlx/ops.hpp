@@ -307,7 +307,8 @@ struct If { std::shared_ptr<const Graph> then_branch, else_branch; };
 /// (carries...): `condition` and `body` take the carries; condition gives one bool scalar, body the next carries.
 struct While { std::shared_ptr<const Graph> condition, body; };
 /// (carries..., scanned..., captures...): body takes (i64 step, carries..., one slice of each scanned, captures...)
-/// and gives (carries..., emitted...). Results: last carries, emitted stacked on axis 0.
+/// and gives (carries..., emitted...). Results: last carries, emitted stacked on axis 0. reverse takes the slices from
+/// the last to the first and puts what is emitted where its slice stood; steps count up from 0 all the same.
 struct Scan {
   std::shared_ptr<const Graph> body;
   std::int64_t length = 0, carries = 0, scanned = 0;

@@ -110,4 +110,7 @@ Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> input
 /// Params must have their data; states have no value here. Values are freed after their last use.
 Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, std::span<const Tensor> inputs);
 
+/// The types of a graph's outputs when its inputs have those types; errors where an input cannot have its type.
+Result<std::vector<Type>> infer_graph(const Graph& graph, std::span<const Type> inputs);
+
 }  // namespace rlx

@@ -32,6 +32,7 @@ OpList resize_ops();
 OpList signal_ops();
 OpList random_ops();
 OpList control_ops();
+OpList loop_ops();
 OpList linear_algebra_ops();
 
 /// The axis in [0, rank), or an error that names it.
