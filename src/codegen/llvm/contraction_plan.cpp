@@ -173,9 +173,11 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
 void plan_items(const loop::Contraction& contraction, ContractionPlan& plan) {
-  constexpr std::int64_t wanted_items = 64;
   constexpr std::int64_t least_operations = 500'000;
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
+  // Each group of whole rows copies all of an unpacked B, so there should be few of them.
+  const bool copies = plan.whole_rows && plan.column_source == ColumnSource::scratch;
+  const std::int64_t wanted_items = copies ? 16 : 64;
   const std::int64_t columns = plan.whole_rows ? plan.columns : plan.block_columns;
   const std::int64_t others = plan.batches * (plan.whole_rows ? 1 : plan.column_blocks);
   const std::int64_t block_operations =
@@ -219,9 +221,8 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan.depth = product(contraction.k_extents);
   plan_addresses(contraction, plan);
   plan_blocks(contraction, machine, plan);
-  plan_items(contraction, plan);
   if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
-      one_byte_integer(b_dtype) && plan.rows >= 4 && plan.k.back().a == 1 &&
+      one_byte_integer(b_dtype) && plan.rows >= 6 && plan.k.back().a == 1 &&
       plan.k.back().extent > 1) {
     // Fewer rows do not pay for the panel.
     plan.unit = 2;
@@ -234,6 +235,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   } else {
     plan.column_source = ColumnSource::scratch;
   }
+  plan_items(contraction, plan);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
   return plan;
