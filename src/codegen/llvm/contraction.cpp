@@ -43,7 +43,7 @@ bool wide_type(DType dtype) {
 
 bool ContractionContext::register_epilogue() const {
   constexpr std::size_t most_operations = 6;
-  if (plan.tail() && !emitter.machine.masks) return false;
+  if (contraction.stores.empty() || (plan.tail() && !emitter.machine.masks)) return false;
   std::size_t operations = 0;
   for (const ScalarNode& node : contraction.nodes) {
     if (!cheap(node.op) || !(wide_type(node.dtype) || node.dtype == DType::boolean)) return false;
