@@ -23,8 +23,9 @@ bool is_identifier(std::string_view text) {
 
 std::string dim_text(const Dim& dim) {
   const std::string text = dim.text();
-  if (text.empty()) return std::to_string(dim.value());
-  return dim.is_static() || dim.is_unknown() || is_identifier(text) ? text : literal::quoted(text);
+  // A number, negative ones (a reshape's -1) included.
+  if (dim == Dim(dim.value())) return text;
+  return dim.is_unknown() || is_identifier(text) ? text : literal::quoted(text);
 }
 
 template <class List, class Write>

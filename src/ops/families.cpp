@@ -77,9 +77,7 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
   return result;
 }
 
-bool is_negative(const Dim& dim) {
-  return !dim.is_static() && dim.text() == std::to_string(dim.value());
-}
+bool is_negative(const Dim& dim) { return dim.value() < 0 && dim == Dim(dim.value()); }
 
 Status require_dims(const Shape& shape) {
   for (const Dim& dim : shape) {
