@@ -1,8 +1,10 @@
 // Generated nests of the shapes that models have, against the interpreter.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "nest_build.hpp"
 #include "nest_fixture.hpp"
@@ -25,6 +27,23 @@ TEST(Nest, Transposes) {
   const int in = nest.buffer(f32, 13 * 37), out = nest.buffer(f32, 13 * 37);
   nest.store(out, nest.load(in, {1, 13}), {37, 1});
   expect_as_interpreted(nest.kernel(2), 0, 1);
+}
+
+TEST(Nest, TurnsTiles) {
+  for (const DType dtype : {f32, f64, bf16, i32}) {
+    for (const std::int64_t rows : {4, 16, 31, 67}) {
+      for (const std::int64_t columns : {5, 16, 40}) {
+        NestBuilder nest({3, rows, columns});
+        const std::int64_t size = 3 * rows * columns;
+        const int in = nest.buffer(dtype, size), other = nest.buffer(dtype, size);
+        const int out = nest.buffer(dtype, size);
+        const ScalarId turned = nest.load(in, {rows * columns, 1, rows});
+        const ScalarId straight = nest.load(other, {rows * columns, columns, 1});
+        nest.store(out, nest.binary(ScalarOp::max, turned, straight), {rows * columns, columns, 1});
+        expect_as_interpreted(nest.kernel(3), 0, static_cast<unsigned>(rows));
+      }
+    }
+  }
 }
 
 TEST(Nest, ReversesRows) {
@@ -166,6 +185,26 @@ TEST(Nest, SameKernelSameBytes) {
     EXPECT_EQ(generator().generate(kernel, target).value().object,
               generator().generate(kernel, target).value().object);
   }
+}
+
+TEST(Nest, ThreadsGenerateAtOnce) {
+  const codegen::Target target = host_targets()[0];
+  const loop::Kernel kernels[] = {softmax(4, 50), gelu(3, 70), depthwise(6, 8, 20, 3, 1)};
+  std::vector<std::vector<std::byte>> alone;
+  for (const loop::Kernel& kernel : kernels) {
+    alone.push_back(generator().generate(kernel, target).value().object);
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> equal = 0;
+  for (int worker = 0; worker < 4; ++worker) {
+    threads.emplace_back([&] {
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        equal += generator().generate(kernels[i], target).value().object == alone[i];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, 12);
 }
 
 TEST(Nest, PoolsOfInfinities) { expect_as_interpreted(max_pool(1, 1, 5, -infinity), 0, 1); }

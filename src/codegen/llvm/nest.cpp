@@ -147,7 +147,7 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
     enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
   }
   frame.lanes = 1;
-  if (plan_.levels == 0) hoist(frame, passes_.back());
+  if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes_.back());
   vector_loop(low, high, {},
               [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask, Values) {
                 NestFrame inner = frame;

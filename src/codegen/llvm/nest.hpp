@@ -82,6 +82,8 @@ class NestEmitter {
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
+  Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
+  void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
   void share(const NestFrame& frame, std::vector<PointExpression>& points,
              const NestPass& pass) const;
   void emit_stores(const NestFrame& frame, const std::vector<int>& stores,

@@ -249,11 +249,68 @@ void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& po
   }
 }
 
+/// Reads a square tile in runs along the tile dim and exchanges ever wider blocks between pairs of
+/// rows, which turns it into runs along the vector dim.
+void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpression>& points,
+                              ScalarId node) {
+  auto& b = emitter_.builder;
+  const auto number = static_cast<std::size_t>(nest_.nodes[at(node)].index);
+  const loop::Access& a = nest_.accesses[number];
+  const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
+  llvm::Type* element = memory_type(emitter_, dtype);
+  const std::int64_t stride = a.strides[static_cast<std::size_t>(plan_.vector_dim)];
+  llvm::Value* along = frame.index[static_cast<std::size_t>(plan_.vector_dim)];
+  llvm::Value* corner = b.CreateGEP(element, frame.addresses[number].pointer,
+                                    b.CreateMul(along, emitter_.i64(stride)));
+  Values rows;
+  for (unsigned lane = 0; lane < frame.lanes; ++lane) {
+    llvm::Value* run = b.CreateGEP(element, corner, emitter_.i64(stride * lane));
+    rows.push_back(emit_load(emitter_, dtype, run, 1, frame.lanes));
+  }
+  const int lanes = static_cast<int>(frame.lanes);
+  for (int width = 1; width < lanes; width *= 2) {
+    std::vector<int> low, high;
+    for (int lane = 0; lane < lanes; ++lane) {
+      low.push_back(lane & width ? lanes + lane - width : lane);
+      high.push_back(lane & width ? lanes + lane : lane + width);
+    }
+    for (int row = 0; row < lanes; ++row) {
+      if (row & width) continue;
+      llvm::Value*& first = rows[static_cast<std::size_t>(row)];
+      llvm::Value*& second = rows[static_cast<std::size_t>(row + width)];
+      llvm::Value* mixed = b.CreateShuffleVector(first, second, low);
+      second = b.CreateShuffleVector(first, second, high);
+      first = mixed;
+    }
+  }
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].set(node, rows[i]);
+}
+
+/// All points of a square tile; turned loads are there before everything else.
+NestEmitter::Values NestEmitter::emit_turned(const NestFrame& frame, const NestPass& pass,
+                                             Values state) {
+  std::vector<PointExpression> points;
+  for (unsigned vector = 0; vector < frame.vectors; ++vector) {
+    points.push_back(expression_at(frame, pass, vector));
+  }
+  for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
+    const ScalarNode& node = nest_.nodes[id];
+    if (node.op != ScalarOp::load) continue;
+    if (std::find(plan_.turned.begin(), plan_.turned.end(), node.index) == plan_.turned.end())
+      continue;
+    load_turned(frame, points, static_cast<ScalarId>(id));
+  }
+  emit_stores(frame, pass.stores, points);
+  return state;
+}
+
 /// All vectors of one point: running values take in their operands, nodes go to scratch, stores are
 /// made.
 NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestPass& pass,
                                              Values state, unsigned group) {
   std::vector<PointExpression> points;
+  const bool square = frame.tile == frame.lanes && frame.vectors == frame.tile && !frame.mask;
+  if (square && !plan_.turned.empty()) return emit_turned(frame, pass, std::move(state));
   for (unsigned vector = 0; vector < frame.vectors; ++vector) {
     points.push_back(expression_at(frame, pass, vector));
     for (const ScalarId node : pass.loaded) {

@@ -217,6 +217,38 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
 }
 
+/// Elementwise nests that read along one dim and write along another: the first becomes the tile
+/// dim.
+void choose_turning(NestPlan& plan) {
+  loop::Nest& nest = plan.nest;
+  if (plan.levels > 0 || plan.vector_dim == 0 || plan.vector_dim >= nest.parallel_dims) return;
+  if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > 12) return;
+  const auto vector_dim = static_cast<std::size_t>(plan.vector_dim);
+  int dim = -1;
+  for (const loop::Access& access : nest.accesses) {
+    if (std::abs(access.strides[vector_dim]) <= 1) continue;
+    const auto found = std::find(access.strides.begin(), access.strides.end(), 1);
+    if (found != access.strides.end()) dim = static_cast<int>(found - access.strides.begin());
+  }
+  if (dim < 0 || nest.extents[static_cast<std::size_t>(dim)] < plan.lanes) return;
+  std::vector<int> order(nest.extents.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + dim, order.begin() + dim + 1, order.begin() + plan.vector_dim);
+  rebuild(nest, order);
+  plan.node_dims = node_dims_of(nest);
+  plan.tile = plan.lanes;
+  plan.unroll = 1;
+  const auto tile_dim = static_cast<std::size_t>(plan.tile_dim());
+  for (std::size_t i = 0; i < nest.accesses.size(); ++i) {
+    const loop::Access& access = nest.accesses[i];
+    const bool plain = access.guards.empty() && access.indirect.empty();
+    if (plain && access.strides[tile_dim] == 1 && std::abs(access.strides[vector_dim]) > 1) {
+      plan.turned.push_back(static_cast<int>(i));
+    }
+  }
+  if (plan.turned.empty()) plan.tile = 1;
+}
+
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
 /// them; with `rows` each point of the parallel dims.
 void choose_items(NestPlan& plan, bool rows) {
@@ -238,8 +270,13 @@ void choose_items(NestPlan& plan, bool rows) {
     const std::int64_t inner = std::max<std::int64_t>(plan.points(dim + 1, plan.rank()), 1);
     plan.split_dim = dim;
     plan.split_size = 1;
-    if (plan.tile > 1 && dim == plan.tile_dim() && plan.items >= 8) {
-      plan.split_size = extent;
+    if (plan.tile > 1 && dim == plan.tile_dim()) {
+      const std::int64_t step = plan.tile;
+      const std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
+      plan.split_size = std::min((size + step - 1) / step * step, extent);
+      // Windows are cut short at both ends of a row: whole rows have the fewest ends.
+      if (plan.levels > 0 && plan.items >= 8) plan.split_size = extent;
+      plan.items *= (extent + plan.split_size - 1) / plan.split_size;
       return;
     }
     if (inner <= points_per_item / 2 || dim == parallel - 1) {
@@ -353,6 +390,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   const unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
+  if (!rows) choose_turning(plan);
   choose_items(plan, rows);
   return plan;
 }

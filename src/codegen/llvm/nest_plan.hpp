@@ -27,6 +27,9 @@ struct NestPlan {
   /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
   /// depthwise convolutions).
   unsigned tile = 1;
+  /// Accesses that run along the tile dim: a tile of lanes x lanes elements is read in runs and
+  /// turned.
+  std::vector<int> turned;
   int split_dim = 0;
   std::int64_t split_size = 1;
   std::int64_t items = 1;
