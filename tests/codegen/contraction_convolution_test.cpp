@@ -61,6 +61,7 @@ void check(const Convolution& shape, std::uint32_t seed = 1) {
 TEST(ContractionConvolution, padded_three_by_three) {
   check({.images = 2, .height = 9, .width = 11, .channels = 16, .filters = 48});
   check({.images = 1, .height = 14, .width = 14, .channels = 20, .filters = 70});
+  check({.images = 1, .height = 23, .width = 19, .channels = 3, .filters = 16});
 }
 
 TEST(ContractionConvolution, image_smaller_than_the_kernel) {

@@ -57,8 +57,8 @@ TEST(ContractionEpilogue, bias_gelu_residual_and_a_narrow_copy) {
 TEST(ContractionEpilogue, short_chains_in_registers) {
   for (const Target& target : host_targets()) {
     for (std::int64_t n : {5, 48, 70, 128}) {
-      for (std::int64_t m : {1, 14}) {
-        loop::Kernel kernel = matmul({.m = m, .n = n, .k = 30, .batch = 3}, target);
+      for (std::int64_t m : {1, 14, 257}) {
+        loop::Kernel kernel = matmul({.m = m, .n = n, .k = 6, .batch = 3}, target);
         loop::Contraction& c = body(kernel);
         const ScalarId bias = add_load(kernel, f32, 3 * n, {n, 0, 1});
         const ScalarId by_row = add_load(kernel, f32, 3 * m, {m, 1, 0});

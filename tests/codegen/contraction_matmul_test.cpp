@@ -18,6 +18,17 @@ TEST(ContractionMatmul, every_small_number_of_rows) {
   }
 }
 
+TEST(ContractionMatmul, many_rows_with_a_remainder) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t m : {199, 256, 257, 301, 410}) {
+      SCOPED_TRACE(m);
+      expect_as_interpreted(matmul({.m = m, .n = 64, .k = 5}, target), target, 1e-5, 1);
+      const MatmulOptions in_place{.m = m, .n = 50, .k = 5, .packed = false};
+      expect_as_interpreted(matmul(in_place, target), target, 1e-5, 2);
+    }
+  }
+}
+
 TEST(ContractionMatmul, every_panel_width_and_tail) {
   for (const Target& target : host_targets()) {
     for (std::int32_t width : {16, 32, 48, 64}) {

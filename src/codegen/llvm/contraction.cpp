@@ -184,7 +184,7 @@ class ContractionEmitter {
       zero_line_bytes_ = align_up((inner.a * (inner.extent - 1) + 1) * a_bytes);
     }
     tile_at_ = zero_line_bytes_;
-    const std::int64_t tall = plan_.block_rows + (plan_.tall_blocks > 0 ? 1 : 0);
+    const std::int64_t tall = plan_.block_rows + (plan_.short_blocks < plan_.row_blocks ? 1 : 0);
     const bool direct = context_.register_epilogue();
     panel_source_at_ =
         tile_at_ + (direct ? 0 : align_up(tall * plan_.block_columns * accumulator_bytes));
@@ -201,10 +201,10 @@ class ContractionEmitter {
     const bool all_tails = tails && plan_.column_blocks == 1;
     for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
       if (all_tails && tail == 0) continue;
-      if (plan_.tall_blocks < plan_.row_blocks) {
+      if (!plan_.one_height) {
         blocks_[tail][0] = emit_row_block(context_, plan_.block_rows, tail == 1);
       }
-      if (plan_.tall_blocks > 0) {
+      if (plan_.short_blocks < plan_.row_blocks) {
         blocks_[tail][1] = emit_row_block(context_, plan_.block_rows + 1, tail == 1);
       }
     }
@@ -294,10 +294,10 @@ class ContractionEmitter {
   /// First row of a row block.
   Value* row_of(Value* block) {
     Value* row = builder_.CreateMul(block, builder_.getInt64(plan_.block_rows));
-    if (plan_.tall_blocks == 0) return row;
-    return builder_.CreateAdd(row,
-                              builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, block,
-                                                             builder_.getInt64(plan_.tall_blocks)));
+    if (plan_.short_blocks == plan_.row_blocks) return row;
+    Value* tall = builder_.CreateSub(block, builder_.getInt64(plan_.short_blocks));
+    return builder_.CreateAdd(
+        row, builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, tall, builder_.getInt64(0)));
   }
 
   /// B's element of the first k and that column.
@@ -339,7 +339,7 @@ class ContractionEmitter {
       const Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
       emit_block_calls(block, left, arguments);
       if (!epilogue_) return;
-      Value* tall = builder_.CreateICmpSLT(block, builder_.getInt64(plan_.tall_blocks));
+      Value* tall = builder_.CreateICmpSGE(block, builder_.getInt64(plan_.short_blocks));
       Value* rows = builder_.CreateSelect(tall, builder_.getInt64(plan_.block_rows + 1),
                                           builder_.getInt64(plan_.block_rows));
       builder_.CreateCall(epilogue_,
@@ -349,7 +349,7 @@ class ContractionEmitter {
 
   /// Calls the one of up to four row blocks that fits.
   void emit_block_calls(Value* block, Value* left, const Values& arguments) {
-    Value* tall = builder_.CreateICmpSLT(block, builder_.getInt64(plan_.tall_blocks));
+    Value* tall = builder_.CreateICmpSGE(block, builder_.getInt64(plan_.short_blocks));
     Value* full = builder_.CreateICmpSGE(left, builder_.getInt64(plan_.block_columns));
     for (int tail = 0; tail < 2; ++tail) {
       for (int height = 0; height < 2; ++height) {

@@ -444,26 +444,39 @@ class RowBlock {
     for (const loop::Store& store : contraction.stores) {
       addresses.push_back(epilogue_address(store.access));
     }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      if (!plan_.one_height || r + 1 < rows_) {
+        emit_epilogue_row(sums, addresses, r);
+        continue;
+      }
+      // In a short block the last row belongs to the next one.
+      Value* first_tall = builder_.getInt64(plan_.short_blocks * plan_.block_rows);
+      emitter_.when(builder_.CreateICmpSGE(part_.argument(3), first_tall),
+                    [&] { emit_epilogue_row(sums, addresses, r); });
+    }
+  }
+
+  void emit_epilogue_row(const Values& sums, const std::vector<EpilogueAddress>& addresses,
+                         std::int64_t r) {
+    const loop::Contraction& contraction = context_.contraction;
     const std::size_t loads = contraction.accesses.size();
     Point point;
     point.index.assign(contraction.stores[0].access.strides.size(), builder_.getInt64(0));
     point.vector_dim = static_cast<int>(point.index.size()) - 1;
     point.lanes = plan_.lanes;
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      for (unsigned v = 0; v < plan_.vectors; ++v) {
-        std::vector<PartialAddress> places;
-        for (const EpilogueAddress& address : addresses) {
-          const std::int64_t at = r * address.row_step + v * plan_.lanes * address.column_step;
-          places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
-        }
-        point.mask = vector_masks_[v];
-        PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
-                                   contraction.error_buffer);
-        expression.set_addresses({places.data(), loads});
-        expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
-        for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
-          expression.store(contraction.stores[i], places[loads + i]);
-        }
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
+      std::vector<PartialAddress> places;
+      for (const EpilogueAddress& address : addresses) {
+        const std::int64_t at = r * address.row_step + v * plan_.lanes * address.column_step;
+        places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
+      }
+      point.mask = vector_masks_[v];
+      PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
+                                 contraction.error_buffer);
+      expression.set_addresses({places.data(), loads});
+      expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
+      for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
+        expression.store(contraction.stores[i], places[loads + i]);
       }
     }
   }

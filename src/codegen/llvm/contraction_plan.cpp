@@ -168,7 +168,8 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
     break;
   }
   plan.block_rows = plan.rows / plan.row_blocks;
-  plan.tall_blocks = plan.rows % plan.row_blocks;
+  plan.short_blocks = plan.row_blocks - plan.rows % plan.row_blocks;
+  plan.one_height = plan.short_blocks < plan.row_blocks && plan.short_blocks * 50 <= plan.rows;
 }
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.

@@ -50,8 +50,11 @@ struct ContractionPlan {
   std::int64_t unit = 1;
   std::int64_t panel_steps = 1;  ///< steps over all of k
 
-  /// Rows fall into `tall_blocks` blocks of block_rows + 1 rows, then blocks of block_rows.
-  std::int64_t block_rows = 1, row_blocks = 1, tall_blocks = 0;
+  /// Rows fall into `short_blocks` blocks of block_rows, then blocks of block_rows + 1 rows.
+  std::int64_t block_rows = 1, row_blocks = 1, short_blocks = 1;
+  /// The code of tall blocks serves the few short ones, too: their last row is the first one of the
+  /// next block, computed and thrown away.
+  bool one_height = false;
   bool uniform_rows = true;  ///< all rows of A lie at one distance: one pointer serves a block
 
   /// Work items: row groups of so many row blocks.
