@@ -1,0 +1,222 @@
+// What the ONNX importer makes of small models: names, dims, folding, weights, and its errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph/op_info.hpp"
+#include "model_builder.hpp"
+#include "rlx/import.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::test {
+namespace {
+
+using testing::HasSubstr;
+
+Graph import(const Message& model, const ImportOptions& options = {}) {
+  return import_onnx(model.span(), options).value();
+}
+
+Error refused(const Message& model, const ImportOptions& options = {}) {
+  auto graph = import_onnx(model.span(), options);
+  EXPECT_FALSE(graph.ok());
+  return graph.ok() ? Error{} : graph.error();
+}
+
+template <class Attributes>
+int count(const Graph& graph) {
+  return static_cast<int>(std::count_if(graph.nodes().begin(), graph.nodes().end(),
+                                        [](const Node& n) { return n.op.is<Attributes>(); }));
+}
+
+GraphParts relu_parts() {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{.symbol = "batch"}, {4}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.nodes = {node("Relu", {"x"}, {"y"})};
+  return parts;
+}
+
+TEST(Onnx, KeepsNamesAndSymbols) {
+  const Graph graph = import(model_message(relu_parts()));
+  ASSERT_EQ(graph.outputs().size(), 1u);
+  EXPECT_EQ(graph.outputs()[0].name, "y");
+  EXPECT_EQ(graph.type(graph.outputs()[0].value).text(), "f32[batch,4]");
+}
+
+TEST(Onnx, NamesUnnamedDimsByInputAndAxis) {
+  GraphParts parts = relu_parts();
+  parts.inputs = {value_info("x", onnx_float, {{}, {4}})};
+  const Graph graph = import(model_message(parts));
+  EXPECT_EQ(graph.type(graph.outputs()[0].value).text(), "f32[x:0,4]");
+}
+
+TEST(Onnx, BindsSymbolsOfAllInputs) {
+  GraphParts parts;
+  parts.inputs = {value_info("a", onnx_float, {{.symbol = "n"}}),
+                  value_info("b", onnx_float, {{.symbol = "n"}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.nodes = {node("Add", {"a", "b"}, {"y"})};
+  const Graph graph = import(model_message(parts), {.input_dims = {{"a", {3}}}});
+  EXPECT_EQ(graph.type(graph.outputs()[0].value).text(), "f32[3]");
+  const Error error = refused(model_message(parts), {.input_dims = {{"a", {3}}, {"b", {4}}}});
+  EXPECT_THAT(error.message, HasSubstr("The symbol (n) cannot be 3 and 4."));
+}
+
+TEST(Onnx, RefusesDimsOfUnknownInputsAndWrongDims) {
+  const Message model = model_message(relu_parts());
+  EXPECT_THAT(refused(model, {.input_dims = {{"z", {1}}}}).message,
+              HasSubstr("There is no input (z) to give dims to."));
+  EXPECT_THAT(refused(model, {.input_dims = {{"x", {1}}}}).message, HasSubstr("has rank (2)"));
+  EXPECT_THAT(refused(model, {.input_dims = {{"x", {1, 5}}}}).message,
+              HasSubstr("is 4 and cannot be 5"));
+}
+
+TEST(Onnx, FoldsShapeArithmeticAndKeepsSymbols) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{.symbol = "n"}, {3}, {4}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.initializers = {tensor("first", onnx_int64, {1}, raw_integers({0})),
+                        tensor("rest", onnx_int64, {1}, raw_integers({-1}))};
+  parts.nodes = {node("Shape", {"x"}, {"s"}), node("Gather", {"s", "first"}, {"n"}),
+                 node("Concat", {"n", "rest"}, {"t"}, {integer_attribute("axis", 0)}),
+                 node("Reshape", {"x", "t"}, {"y"})};
+  const Graph graph = import(model_message(parts));
+  EXPECT_EQ(graph.type(graph.outputs()[0].value).text(), "f32[n,12]");
+  EXPECT_EQ(count<op::DynamicReshape>(graph), 0);
+}
+
+TEST(Onnx, LeavesComputedShapesToTheRun) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{6}}), value_info("s", onnx_int64, {{2}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.nodes = {node("Reshape", {"x", "s"}, {"y"})};
+  EXPECT_EQ(count<op::DynamicReshape>(import(model_message(parts))), 1);
+  const Tensor shape = Tensor::of<std::int64_t>({2}, {2, -1});
+  const Graph fixed = import(model_message(parts), {.input_values = {{"s", shape}}});
+  EXPECT_EQ(fixed.type(fixed.outputs()[0].value).text(), "f32[2,3]");
+  EXPECT_EQ(count<op::Input>(fixed), 2);
+}
+
+TEST(Onnx, MakesWeightsParamsAndNumbersConstants) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{16}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.initializers = {tensor("w", onnx_float, {16}, raw_floats(std::vector<float>(16, 2))),
+                        tensor("k", onnx_float, {}, raw_floats({3}))};
+  parts.nodes = {node("Mul", {"x", "w"}, {"a"}), node("Mul", {"a", "k"}, {"y"})};
+  const Graph graph = import(model_message(parts));
+  EXPECT_EQ(count<op::Param>(graph), 1);
+  const Tensor x = Tensor::of<float>({16}, std::vector<float>(16, 5));
+  const auto y = evaluate_graph(graph, std::vector<Tensor>{x}).value();
+  EXPECT_EQ(y[0].as<float>()[7], 30);
+}
+
+TEST(Onnx, FillsLargeShapesWithoutMaterialising) {
+  GraphParts parts;
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.initializers = {tensor("s", onnx_int64, {2}, raw_integers({1 << 20, 1 << 20}))};
+  parts.nodes = {node("ConstantOfShape", {"s"}, {"y"})};
+  EXPECT_EQ(import(model_message(parts)).outputs().size(), 1u);
+}
+
+TEST(Onnx, ReportsAllThatIsMissingAtOnce) {
+  GraphParts inner;
+  inner.nodes = {node("StringSplit", {"x"}, {"z"})};
+  inner.outputs = {value_info("z", onnx_float, {})};
+  GraphParts parts = relu_parts();
+  parts.inputs.push_back(value_info("s", onnx_string, {{1}}));
+  parts.nodes.push_back(node("Banana", {"x"}, {"p"}));
+  parts.nodes.push_back(node("Plum", {"x"}, {"q"}, {}, "fruit"));
+  parts.nodes.push_back(node("If", {"x"}, {"r"},
+                             {graph_attribute("then_branch", graph_message(inner)),
+                              graph_attribute("else_branch", graph_message(inner))}));
+  const Error error = refused(model_message(parts));
+  EXPECT_EQ(error.kind, ErrorKind::unsupported);
+  for (const char* part : {"op Banana", "op fruit:Plum", "op StringSplit", "type string"}) {
+    EXPECT_THAT(error.message, HasSubstr(part));
+  }
+}
+
+TEST(Onnx, NamesTheNodeThatIsWrong) {
+  GraphParts parts = relu_parts();
+  parts.nodes = {node("Transpose", {"x"}, {"y"}, {integer_attribute("colour", 3)})};
+  const Error unknown = refused(model_message(parts));
+  EXPECT_EQ(unknown.kind, ErrorKind::bad_input);
+  EXPECT_THAT(unknown.message, HasSubstr("It has no attribute (colour)."));
+  EXPECT_THAT(unknown.message, HasSubstr("the_Transpose"));
+  parts.nodes = {node("Concat", {"x", "x"}, {"y"}, {integer_attribute("axis", 7)})};
+  EXPECT_THAT(refused(model_message(parts)).message, HasSubstr("the_Concat"));
+  parts.nodes = {node("Relu", {"nobody"}, {"y"})};
+  EXPECT_THAT(refused(model_message(parts)).message,
+              HasSubstr("The name (nobody) is used before anything defines it."));
+}
+
+TEST(Onnx, RefusesTensorsThatDoNotFitTheirDims) {
+  GraphParts parts = relu_parts();
+  parts.initializers = {tensor("w", onnx_float, {1 << 30, 1 << 30}, "abcd")};
+  EXPECT_THAT(refused(model_message(parts)).message, HasSubstr("too large dims"));
+  parts.initializers = {tensor("w", onnx_float, {-1}, "abcd")};
+  EXPECT_THAT(refused(model_message(parts)).message, HasSubstr("negative dim"));
+  parts.initializers = {tensor("w", onnx_float, {2}, "abcd")};
+  EXPECT_THAT(refused(model_message(parts)).message,
+              HasSubstr("holds 4 bytes and its dims want 8"));
+}
+
+// f(x) = relu(x) + k, with k an attribute of the caller.
+Message function_message(const std::string& name, const std::vector<Message>& nodes) {
+  Message function;
+  function.text(1, name).text(4, "a").text(5, "b").text(6, "k");
+  for (const Message& node : nodes) function.message(7, node);
+  return function.message(9, Message().integer(2, 18)).text(10, "mine");
+}
+
+TEST(Onnx, InlinesFunctionsWithTheirAttributes) {
+  const Message reference = Message().text(1, "value_int").text(21, "k").integer(20, 2);
+  GraphParts parts = relu_parts();
+  parts.inputs = {value_info("x", onnx_int64, {{2}})};
+  parts.nodes = {node("Plus", {"x"}, {"y"}, {integer_attribute("k", 40)}, "mine")};
+  Message model = model_message(parts);
+  model.message(25, function_message("Plus", {node("Constant", {}, {"c"}, {reference}),
+                                              node("Add", {"a", "c"}, {"b"})}));
+  const Graph graph = import(model);
+  const Tensor x = Tensor::of<std::int64_t>({2}, {1, 2});
+  EXPECT_EQ(evaluate_graph(graph, std::vector<Tensor>{x}).value()[0].as<std::int64_t>()[1], 42);
+}
+
+TEST(Onnx, RefusesFunctionsThatCallThemselves) {
+  GraphParts parts = relu_parts();
+  parts.nodes = {node("Round", {"x"}, {"y"}, {}, "mine")};
+  Message model = model_message(parts);
+  model.message(25, function_message("Round", {node("Round", {"a"}, {"b"}, {}, "mine")}));
+  EXPECT_THAT(refused(model).message, HasSubstr("nested too deeply"));
+}
+
+TEST(Onnx, RefusesExternalDataOutsideTheFolder) {
+  Message outside = Message().integer(1, 4).integer(2, onnx_float).text(8, "w").integer(14, 1);
+  outside.message(13, Message().text(1, "location").text(2, "../secret"));
+  GraphParts parts = relu_parts();
+  parts.initializers = {outside};
+  EXPECT_THAT(refused(model_message(parts)).message, HasSubstr("from memory"));
+}
+
+TEST(Onnx, PicksTheBranchOfAKnownCondition) {
+  GraphParts yes, no;
+  yes.nodes = {node("Relu", {"x"}, {"p"})};
+  yes.outputs = {value_info("p", onnx_float, {})};
+  no.nodes = {node("Neg", {"x"}, {"q"})};
+  no.outputs = {value_info("q", onnx_float, {})};
+  GraphParts parts = relu_parts();
+  parts.initializers = {tensor("c", 9, {}, std::string(1, '\1'))};
+  parts.nodes = {node("If", {"c"}, {"y"},
+                      {graph_attribute("then_branch", graph_message(yes)),
+                       graph_attribute("else_branch", graph_message(no))})};
+  const Graph graph = import(model_message(parts));
+  EXPECT_EQ(count<op::Relu>(graph), 1);
+  EXPECT_EQ(count<op::Neg>(graph), 0);
+  EXPECT_EQ(count<op::If>(graph), 0);
+}
+
+}  // namespace
+}  // namespace rlx::test
