@@ -34,9 +34,6 @@ struct DeclaredInput {
 /// The inputs that an ONNX model wants fed, in order, read without importing it: for binding dims before the import.
 Result<std::vector<DeclaredInput>> onnx_declared_inputs(const std::filesystem::path& file);
 
-/// The names of the inputs that a model wants to be fed, in order.
-Result<std::vector<std::string>> onnx_inputs(const std::filesystem::path& file);
-
 /// An ONNX model file as a graph with its weights attached (mapped, not copied, where the file allows).
 /// External data must lie in the model's folder. Errors: bad_input for a broken file, unsupported with every op and type that
 /// is missing, all at once.

@@ -58,12 +58,12 @@ CaseResult failed(const Error& error) {
 CaseResult run_data_set(const fs::path& model, const DataSet& set) {
   ImportOptions options;
   // Names come in the order of the graph's inputs, which an import without dims tells.
-  auto names = onnx_inputs(model);
-  if (!names.ok()) return failed(names.error());
-  for (std::size_t i = 0; i < std::min(names->size(), set.inputs.size()); ++i) {
+  auto inputs = onnx_declared_inputs(model);
+  if (!inputs.ok()) return failed(inputs.error());
+  for (std::size_t i = 0; i < std::min(inputs->size(), set.inputs.size()); ++i) {
     if (set.inputs[i].empty()) continue;
-    options.input_dims[(*names)[i]] = set.inputs[i].dims();
-    options.input_values[(*names)[i]] = set.inputs[i];
+    options.input_dims[(*inputs)[i].name] = set.inputs[i].dims();
+    options.input_values[(*inputs)[i].name] = set.inputs[i];
   }
   auto graph = import_onnx(model, options);
   if (!graph.ok()) return failed(graph.error());

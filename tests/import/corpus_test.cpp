@@ -58,7 +58,8 @@ class Corpus : public testing::Test {
 };
 
 TEST_F(Corpus, NodeTests) {
-  const Count count = run_suite("onnx/node");
+  // The draws of these are another library's.
+  const Count count = run_suite("onnx/node", {"test_bernoulli"});
   EXPECT_GE(count.passed, count.total() * 85 / 100);
 }
 

@@ -1,4 +1,5 @@
-// Damaged files end in errors: truncated and bit-flipped models and tensors never crash the readers.
+// Damaged files end in errors: truncated and bit-flipped models and tensors never crash the
+// readers.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,8 +22,8 @@ std::string read_bytes(const std::filesystem::path& file) {
 
 // Imports a damaged model; any answer but a crash is right, and what comes back is a valid graph.
 void expect_survives(const std::string& bytes) {
-  const auto graph = import_onnx(
-      std::span(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+  const auto graph =
+      import_onnx(std::span(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
   if (graph.ok()) {
     EXPECT_TRUE(verify(*graph).ok());
   } else {
@@ -51,13 +52,14 @@ GraphParts varied_parts() {
   body.nodes = {node("Add", {"x", "w"}, {"p"})};
   body.outputs = {value_info("p", onnx_float, {})};
   GraphParts parts;
-  parts.inputs = {value_info("x", onnx_float, {{.symbol = "n"}, {4}}),
-                  value_info("flag", 9, {})};
+  parts.inputs = {value_info("x", onnx_float, {{.symbol = "n"}, {4}}), value_info("flag", 9, {})};
   parts.outputs = {value_info("y", onnx_float, {})};
   parts.initializers = {tensor("w", onnx_float, {4}, raw_floats({1, 2, 3, 4})),
                         tensor("s", onnx_int64, {2}, raw_integers({-1, 2}))};
-  parts.nodes = {node("Reshape", {"x", "s"}, {"a"}), node("Shape", {"a"}, {"b"}),
-                 node("ConstantOfShape", {"b"}, {"c"}), node("Add", {"a", "c"}, {"d"}),
+  parts.nodes = {node("Reshape", {"x", "s"}, {"a"}),
+                 node("Shape", {"a"}, {"b"}),
+                 node("ConstantOfShape", {"b"}, {"c"}),
+                 node("Add", {"a", "c"}, {"d"}),
                  node("Softmax", {"d"}, {"e"}, {integer_attribute("axis", 1)}),
                  node("Transpose", {"e"}, {"f"}),
                  node("If", {"flag"}, {"g"},
@@ -102,8 +104,8 @@ TEST(Fuzz, DamagedTensorFilesEndInErrorsOrTensors) {
     std::ofstream(pb, std::ios::binary) << damaged(proto.bytes(), random);
     const auto a = read_npy(npy);
     const auto b = read_tensor_proto(pb);
-    if (!a.ok()) EXPECT_FALSE(a.error().message.empty());
-    if (!b.ok()) EXPECT_FALSE(b.error().message.empty());
+    EXPECT_TRUE(a.ok() || !a.error().message.empty());
+    EXPECT_TRUE(b.ok() || !b.error().message.empty());
   }
 }
 

@@ -1,4 +1,5 @@
-// Writes small ONNX models as bytes, for tests: the wire format by hand, field numbers as in onnx.proto.
+// Writes small ONNX models as bytes, for tests: the wire format by hand, field numbers as in
+// onnx.proto.
 #pragma once
 
 #include <cstdint>

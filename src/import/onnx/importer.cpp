@@ -69,15 +69,6 @@ bool is_repeated_inside(const Frame& frame, const Value& value) {
 
 }  // namespace
 
-std::vector<std::string> fed_inputs(const ModelProto& model) {
-  const std::set<std::string> initializers = initializer_names(model.graph);
-  std::vector<std::string> names;
-  for (const ValueInfo& input : model.graph.inputs) {
-    if (!initializers.contains(input.name)) names.push_back(input.name);
-  }
-  return names;
-}
-
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
   for (const FunctionProto& function : model.functions) {
     if (function.name == node.op_type && function.domain == node.domain &&
@@ -359,27 +350,26 @@ void Importer::repeat_known_values(const Frame& outer, Frame& frame, const Graph
   }
 }
 
-std::shared_ptr<const Graph> Importer::build_graph(Frame& frame, const GraphProto& graph,
-                                                   const std::vector<Type>& inputs,
-                                                   const std::vector<std::string>& captured) {
-  auto built = std::make_shared<Graph>();
+Graph Importer::build_graph(const Frame& frame, const GraphProto& graph,
+                            const std::vector<Formal>& inputs,
+                            const std::vector<std::string>& captured) {
+  Graph built;
   ShapeValues shapes;
   Frame inner;
-  inner.graph = built.get();
+  inner.graph = &built;
   inner.shapes = &shapes;
   inner.opsets = frame.opsets;
   inner.depth = frame.depth + 1;
   inner.attributes = frame.attributes;
-  if (inputs.size() != graph.inputs.size()) {
-    fail("A subgraph takes ({}) inputs and gets ({}).", graph.inputs.size(), inputs.size());
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::string& name = graph.inputs[i].name;
-    define(inner, name, built->input(name, inputs[i].dtype, inputs[i].shape));
+  for (const Formal& formal : inputs) {
+    const Value value = formal.value
+                            ? built.constant(*formal.value)
+                            : built.input(formal.name, formal.type.dtype, formal.type.shape);
+    define(inner, formal.name, value);
   }
   for (const std::string& name : captured) {
     const Value outside = find_value(frame, name);
-    const Value inside = built->input(name, outside.dtype(), outside.shape());
+    const Value inside = built.input(name, outside.dtype(), outside.shape());
     define(inner, name, inside);
     const auto dims = frame.shapes->find(outside.id());
     if (dims != frame.shapes->end()) shapes.insert_or_assign(inside.id(), dims->second);
@@ -388,8 +378,10 @@ std::shared_ptr<const Graph> Importer::build_graph(Frame& frame, const GraphProt
   import_initializers(inner, graph);
   import_nodes(inner, graph.nodes);
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Value value = find_value(inner, graph.outputs[i].name);
+    if (!value) fail("The output ({}) is left out.", graph.outputs[i].name);
     // Results may repeat a name; outputs of a graph have names of their own.
-    built->output(std::to_string(i), find_value(inner, graph.outputs[i].name));
+    built.output(std::to_string(i), value);
   }
   return built;
 }

@@ -58,10 +58,15 @@ class Importer {
   /// values: they are repeated inside.
   std::vector<std::string> captures(const Frame& frame,
                                     const std::vector<const GraphProto*>& graphs) const;
-  /// Imports a subgraph as a graph of its own: inputs of these types, then the captured values.
-  std::shared_ptr<const Graph> build_graph(Frame& frame, const GraphProto& graph,
-                                           const std::vector<Type>& inputs,
-                                           const std::vector<std::string>& captured);
+  /// An input of a graph of its own: fed, or a constant that is known at once.
+  struct Formal {
+    std::string name;
+    Type type;
+    std::optional<Tensor> value;
+  };
+  /// Imports a subgraph as a graph of its own, with these inputs, then the captured values.
+  Graph build_graph(const Frame& frame, const GraphProto& graph, const std::vector<Formal>& inputs,
+                    const std::vector<std::string>& captured);
 
  private:
   using InputDims = std::map<std::string, std::int64_t>;
@@ -82,9 +87,6 @@ class Importer {
   const Graph* main_ = nullptr;
   std::int64_t imported_nodes_ = 0;
 };
-
-/// Names of the model's inputs without those that have an initializer.
-std::vector<std::string> fed_inputs(const ModelProto& model);
 
 /// The model's function of that name, or null.
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);

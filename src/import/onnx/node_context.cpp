@@ -293,6 +293,7 @@ std::optional<Shape> NodeContext::known_shape(Value value) const {
   if (!value) return std::nullopt;
   const auto found = frame_.shapes->find(value.id());
   if (found != frame_.shapes->end()) return found->second;
+  if (!is_integer(value.dtype())) return std::nullopt;
   const auto numbers = known_integers(value);
   if (!numbers) return std::nullopt;
   return Shape(numbers->begin(), numbers->end());

@@ -26,13 +26,6 @@ Graph import_bytes(const Bytes& bytes, const std::filesystem::path& folder,
 
 }  // namespace
 
-Result<std::vector<std::string>> onnx_inputs(const std::filesystem::path& file) {
-  return importing::guarded("reading " + file.string(), [&] {
-    const Bytes bytes = importing::map_file(file);
-    return onnx::fed_inputs(onnx::decode_model(bytes.span()));
-  });
-}
-
 Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   return importing::guarded("importing " + file.string(), [&] {
     const auto folder = file.parent_path();

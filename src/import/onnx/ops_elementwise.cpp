@@ -75,11 +75,18 @@ void is_infinite(NodeContext& c) {
   c.set(c.add(op::IsInf{positive, negative}, {c.in(0)}));
 }
 
+// Floats to 4-bit integers go through a wider integer, whose high bits are dropped.
+Value cast_to(NodeContext& c, Value x, DType dtype) {
+  const bool halves = dtype == i4 || dtype == u4;
+  if (halves && is_float(x.dtype())) x = cast(x, i32);
+  return c.add(op::Cast{dtype, c.flag("saturate", true)}, {x});
+}
+
 void cast_node(NodeContext& c) {
   const DType dtype = c.element_type("to", f32);
   if (!c.has_attribute("to")) fail("The attribute (to) is missing.");
   c.ignore({"round_mode"});
-  c.set(c.add(op::Cast{dtype, c.flag("saturate", true)}, {c.in(0)}));
+  c.set(cast_to(c, c.in(0), dtype));
 }
 
 // Until opset 6 the type was a text ("FLOAT").
@@ -99,7 +106,7 @@ void cast_by_name(NodeContext& c) {
 
 void cast_like(NodeContext& c) {
   c.ignore({"round_mode"});
-  c.set(c.add(op::Cast{c.in(1).dtype(), c.flag("saturate", true)}, {c.in(0)}));
+  c.set(cast_to(c, c.in(0), c.in(1).dtype()));
 }
 
 void bit_cast(NodeContext& c) {

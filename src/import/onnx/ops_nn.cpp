@@ -50,7 +50,9 @@ void pad_for_output(Windows& windows, const Value& x, const Axes& output, const 
     const auto in = static_dim(x, static_cast<std::int64_t>(i) + 2);
     const auto window = (windows.sizes[i] - 1) * windows.dilations[i] + 1;
     const auto total = windows.strides[i] * (in - 1) + extra[i] + window - output[i];
-    windows.pad_low[i] = upper ? total / 2 : total - total / 2;
+    // Half of it, rounded down also where it is negative.
+    const auto half = total >> 1;
+    windows.pad_low[i] = upper ? half : total - half;
     windows.pad_high[i] = total - windows.pad_low[i];
   }
 }
@@ -80,11 +82,30 @@ void conv_transpose(NodeContext& c) {
   attributes.transposed = true;
   attributes.strides = windows.strides;
   attributes.dilations = windows.dilations;
-  attributes.pad_low = windows.pad_low;
-  attributes.pad_high = windows.pad_high;
   attributes.output_padding = extra;
   attributes.groups = c.integer("group", 1);
-  c.set(conv(x, w, attributes, c.optional(2)));
+  // Negative padding, which a large output shape asks for, adds zeros around the result.
+  Axes low(spatial + 2, 0), high(spatial + 2, 0);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    attributes.pad_low.push_back(std::max<std::int64_t>(windows.pad_low[i], 0));
+    attributes.pad_high.push_back(std::max<std::int64_t>(windows.pad_high[i], 0));
+    low[i + 2] = std::max<std::int64_t>(-windows.pad_low[i], 0);
+    high[i + 2] = std::max<std::int64_t>(-windows.pad_high[i], 0);
+  }
+  const auto grows = [](const Axes& axes) {
+    return std::any_of(axes.begin(), axes.end(), [](std::int64_t n) { return n > 0; });
+  };
+  if (!grows(low) && !grows(high)) {
+    c.set(conv(x, w, attributes, c.optional(2)));
+    return;
+  }
+  Value y = pad(conv(x, w, attributes), low, high);
+  if (c.has(2)) {
+    Shape along_channels(spatial + 2, Dim(1));
+    along_channels[1] = c.in(2).shape()[0];
+    y = y + reshape(c.in(2), along_channels);
+  }
+  c.set(y);
 }
 
 // ---- pools --------------------------------------------------------------------------------------
