@@ -119,14 +119,18 @@ unsigned register_bytes(DType dtype) {
   return is_float(dtype) && dtype != DType::f64 ? 4 : static_cast<unsigned>(size_of(dtype));
 }
 
-/// Lanes along a dim: what a register holds of the widest type that varies along it, not more than
-/// the dim needs.
+/// Lanes along a dim: what a register holds of the widest type that varies along it (of the floats
+/// among them), not more than the dim needs.
 unsigned lanes_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
                      const Machine& machine) {
-  unsigned widest = 1;
+  unsigned widest_float = 0, widest_integer = 1;
   for (std::size_t i = 0; i < nest.nodes.size(); ++i) {
-    if (node_dims[i] >> dim & 1) widest = std::max(widest, register_bytes(nest.nodes[i].dtype));
+    if (!(node_dims[i] >> dim & 1)) continue;
+    unsigned& widest = is_float(nest.nodes[i].dtype) ? widest_float : widest_integer;
+    widest = std::max(widest, register_bytes(nest.nodes[i].dtype));
   }
+  // Integers beside floats are mostly positions and indices: they may take two registers.
+  const unsigned widest = widest_float > 0 ? widest_float : widest_integer;
   const auto extent = static_cast<std::uint64_t>(nest.extents[static_cast<std::size_t>(dim)]);
   const std::uint64_t size = std::max<std::uint64_t>(extent, 1);
   const std::uint64_t needed = machine.masks ? std::bit_ceil(size) : std::bit_floor(size);
