@@ -59,7 +59,7 @@ struct Cos {}; struct Tan {}; struct Asin {}; struct Acos {}; struct Atan {}; st
 struct Cosh {}; struct Tanh {}; struct Asinh {}; struct Acosh {}; struct Atanh {}; struct Erf {};
 struct Floor {}; struct Ceil {}; struct Round {}; struct Trunc {};
 struct Not {};      ///< logical on bool, bits on integers
-struct IsNan {}; 
+struct IsNan {};
 /// Which infinities count.
 struct IsInf { bool positive = true; bool negative = true; };
 struct Cast { DType dtype = DType::f32; bool saturate = true; };
