@@ -191,6 +191,8 @@ Result<int> bench_verb(const BenchOptions& options) {
   Json json = figures(options, model, program, compile_ms, first_run_ms, samples);
   std::vector<KernelProfile> kernels;
   if (options.profile) {
+    RLX_TRY(
+        program.run(named_inputs(model)));  // what is profiled are the inputs of the last such run
     RLX_ASSIGN(kernels, program.profile(std::max(options.runs, 20)));
   }
   if (options.json) {

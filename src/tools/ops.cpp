@@ -93,9 +93,9 @@ void print_json() {
 void print_markdown() {
   fmt::print(
       "# Ops\n\n"
-      "Made by `rlx ops --markdown`; a test keeps it fresh. One row an op, by family. Its "
-      "attributes and their\n"
-      "meaning stand in include/rlx/ops.hpp. A dash: the op has no such rule.\n\n");
+      "Made by `rlx ops --markdown`; a test keeps it fresh. One row an op, by family. Attributes "
+      "and\n"
+      "meanings stand in include/rlx/ops.hpp. A dash: the op has no such rule.\n\n");
   for (const Rule& rule : rules) fmt::print("* **{}**: {}.\n", rule.title, rule.meaning);
   std::string_view family;
   for (const OpInfo* info : all_ops()) {

@@ -93,6 +93,42 @@ graph {
   round_trip(small_graph());
 }
 
+TEST(TextForm, ResultsEnumsAndSubgraphsAreWrittenLikeThis) {
+  const auto branch = [](Op op) {
+    Graph graph;
+    graph.output("r", graph.add_one(std::move(op), {graph.input("a", f32, {3})}));
+    return std::make_shared<const Graph>(std::move(graph));
+  };
+  Graph graph;
+  const Value x = graph.input("x", f32, {3});
+  const Value best = graph.add(op::TopK{.k = 1}, std::array{x})[1];
+  const Value c = graph.input("c", boolean, {});
+  graph.output("y", graph.add_one(op::If{branch(op::Neg{}), branch(op::Exp{})}, {c, x}));
+  graph.output("z", graph.add_one(op::Reduce{.kind = Reduction::max, .axes = {0}}, {x}));
+  graph.output("where", best);
+  EXPECT_EQ(print(graph), R"(rlx 1
+graph {
+  %0 = input() {name = "x", dtype = f32, shape = [3]} : f32[3]
+  %1 = top_k(%0) {k = 1, axis = -1, largest = true, sorted = true} : f32[1], i64[1]
+  %2 = input() {name = "c", dtype = bool, shape = []} : bool[]
+  %3 = if(%2, %0) {then_branch = graph {
+      %0 = input() {name = "a", dtype = f32, shape = [3]} : f32[3]
+      %1 = neg(%0) : f32[3]
+      output "r" = %1
+    }, else_branch = graph {
+      %0 = input() {name = "a", dtype = f32, shape = [3]} : f32[3]
+      %1 = exp(%0) : f32[3]
+      output "r" = %1
+    }} : f32[3]
+  %4 = reduce(%0) {kind = max, axes = [0], keep_dims = false} : f32[]
+  output "y" = %3
+  output "z" = %4
+  output "where" = %1.1
+}
+)");
+  round_trip(graph);
+}
+
 TEST(TextForm, HandWrittenTextMayNameValuesAndLeaveTypesAndDefaultsOut) {
   const auto graph = parse(R"(rlx 1  # the version
 graph {
@@ -202,6 +238,10 @@ TEST(TextForm, ErrorsNameLineAndColumn) {
   EXPECT_THAT(message(x + "%0 = iota() {axis = 1.5}"),
               HasSubstr("expected a whole number of 64 bits, not (1.5)."));
   EXPECT_THAT(message(x + "%0 = iota() {axis = 0, axis = 0}"), HasSubstr("given twice"));
+  EXPECT_THAT(message(x + "%0 = reduce(%x) {kind = median}"),
+              HasSubstr("expected one of sum, mean, prod"));
+  EXPECT_THAT(message("%0 = if() {then_branch = graph {\n%1 = what()\n}}"),
+              HasSubstr("Line 4, column 6: There is no op (what)."));
   EXPECT_THAT(message(x + "%0 = neg(%x) : f32[3]"),
               HasSubstr("Line 4, column 16: The op neg gives f32[2], not what stands here."));
   EXPECT_THAT(message(x + "%0 = neg(%x.1)"), HasSubstr("number (1) is none of them"));
@@ -226,6 +266,12 @@ TEST(TextForm, OtherVersionsAndOtherFilesAreRefused) {
   EXPECT_EQ(parse("").error().message, "Line 1, column 1: expected (rlx), not the end.");
   EXPECT_EQ(parse("rlx 1 graph {} more").error().message,
             "Line 1, column 16: expected the end, not (more).");
+}
+
+TEST(TextForm, DeepNestingIsRefused) {
+  std::string text = "rlx 1\n";
+  for (int i = 0; i < 100000; ++i) text += "graph { %0 = if() {then_branch = ";
+  EXPECT_THAT(parse(text).error().message, HasSubstr("nested deeper than (50)"));
 }
 
 TEST(TextForm, SurvivesDamagedText) {

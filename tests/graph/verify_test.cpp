@@ -52,6 +52,19 @@ TEST(Verify, InfersAgain) {
   EXPECT_THAT(defect_of(graph), HasSubstr("is refused: Axis (4)"));
 }
 
+TEST(Verify, LooksIntoSubgraphs) {
+  Graph broken = chain();
+  node_of(broken, 1).inputs.clear();
+  auto branch = std::make_shared<const Graph>(chain());
+  Graph graph;
+  const Value c = graph.input("c", boolean, {});
+  const Value x = graph.input("x", f32, {2});
+  graph.output("y", graph.add_one(op::If{branch, branch}, {c, x}));
+  EXPECT_EQ(defect_of(graph), "");
+  node_of(graph, 2).op = op::If{branch, std::make_shared<const Graph>(std::move(broken))};
+  EXPECT_THAT(defect_of(graph), HasSubstr("has a broken graph as its else_branch: Node %1 (neg"));
+}
+
 TEST(Verify, ChecksOutputs) {
   Graph graph = chain();
   graph.set_outputs({{"y", {7, 0}}});
