@@ -67,6 +67,25 @@ TEST(Nest, SoftmaxInPlace) {
   expect_as_interpreted(kernel, 2e-6, 3);
 }
 
+TEST(Nest, SoftmaxOverOuterDim) {
+  for (const std::int64_t columns : {1, 9, 16, 70}) {
+    loop::Kernel kernel = softmax(columns, 11);
+    auto& nest = std::get<loop::Nest>(kernel.body);
+    nest.accesses[0].strides = {1, columns};
+    nest.stores[0].access.strides = {1, columns};
+    expect_as_interpreted(kernel, 2e-6, static_cast<unsigned>(columns));
+  }
+}
+
+TEST(Nest, AddsInPlace) {
+  for (const std::int64_t n : {3, 16, 100}) {
+    loop::Kernel kernel = residual_add({5, n});
+    std::get<loop::Nest>(kernel.body).stores[0].access.buffer = 1;
+    kernel.buffers[1].written = true;
+    expect_as_interpreted(kernel, 0, static_cast<unsigned>(n));
+  }
+}
+
 TEST(Nest, LayerNorm) {
   for (const std::int64_t n : {16, 384, 37, 5}) {
     expect_as_interpreted(layer_norm(9, n), 1e-5, static_cast<unsigned>(n));
