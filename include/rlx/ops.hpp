@@ -172,20 +172,17 @@ struct Conv {
   bool channels_last = false;
 };
 /// Pools: reduce over windows of the spatial axes of [N, C, spatial...] (channels-last: [N, spatial..., C]).
-/// max: padding never wins. mean: divides by the elements inside x, or inside x and its padding if count_include_pad.
-/// overhang: room beyond pad_high into which the last windows may reach; it never counts (ONNX's ceil_mode).
+/// max: padding never wins. mean: divides by the elements inside x, or by the window's size if count_include_pad.
 struct WindowReduce {
   Reduction kind = Reduction::max;
   Axes window, strides, pad_low, pad_high, dilations;
   bool count_include_pad = false;
   bool channels_last = false;
-  Axes overhang;
 };
 /// Positions (i64, flattened over N,C,spatial; column-major spatial if asked) of the maxima that WindowReduce finds.
 struct WindowArgMax {
   Axes window, strides, pad_low, pad_high, dilations;
   bool column_major = false;
-  Axes overhang;
 };
 /// i8/u8 (a, b, a zero point?, b zero point?) -> i32.
 struct IntegerMatmul {};

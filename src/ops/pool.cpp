@@ -13,9 +13,8 @@ namespace {
 struct Pool {
   WindowGrid grid;
   std::int64_t planes = 1;
-  std::array<std::int64_t, 3> padded_end{1, 1,
-                                         1};  ///< where the padding that counts ends, per axis
   std::int64_t in_plane() const { return grid[0].in * grid[1].in * grid[2].in; }
+  std::int64_t window() const { return grid[0].window * grid[1].window * grid[2].window; }
 };
 
 template <class A>
@@ -28,10 +27,6 @@ Result<WindowAxes> axes_of(std::string_view name, const A& a, int rank) {
         "its spatial axes.",
         name, axes.rank(), rank);
   }
-  if (!a.overhang.empty() && a.overhang.size() != axes.rank()) {
-    return bad_input("The op {} has ({}) overhangs for ({}) spatial axes.", name, a.overhang.size(),
-                     axes.rank());
-  }
   return axes;
 }
 
@@ -42,28 +37,21 @@ Result<Shape> pooled_shape(std::string_view name, const A& a, const Type& x,
   Shape shape = x.shape;
   for (std::size_t i = 0; i < axes.rank(); ++i) {
     Dim& dim = shape[first_spatial + i];
-    RLX_ASSIGN(
-        dim, window_count(name, dim, a.window[i], axes, i, a.overhang.empty() ? 0 : a.overhang[i]));
+    RLX_ASSIGN(dim, window_count(name, dim, a.window[i], axes, i));
   }
   return shape;
 }
 
 Pool pool_of(const WindowAxes& axes, const Axes& window, std::span<const std::int64_t> in,
              std::span<const std::int64_t> out) {
-  Pool pool{.grid = window_grid(axes, in.subspan(2), out.subspan(2), window),
-            .planes = in[0] * in[1]};
-  for (std::size_t i = 0; i < axes.rank(); ++i) {
-    pool.padded_end[3 - axes.rank() + i] = in[i + 2] + axes.pad_high[i];
-  }
-  return pool;
+  return {.grid = window_grid(axes, in.subspan(2), out.subspan(2), window),
+          .planes = in[0] * in[1]};
 }
 
-// Calls visit(offset) for the elements of one window inside a plane, in row-major order; counts the
-// elements inside the padded plane.
+// Calls visit(offset) for the elements of one window inside a plane, in row-major order.
 template <class Visit>
-std::int64_t visit_window(const Pool& pool, const std::array<std::int64_t, 3>& at, Visit visit) {
+void visit_window(const Pool& pool, const std::array<std::int64_t, 3>& at, Visit visit) {
   const WindowGrid& g = pool.grid;
-  std::int64_t padded = 0;
   std::array<std::int64_t, 3> k{}, p{};
   const auto inside = [&](int i) { return p[i] >= 0 && p[i] < g[i].in; };
   for (k[0] = 0; k[0] < g[0].window; ++k[0]) {
@@ -72,13 +60,10 @@ std::int64_t visit_window(const Pool& pool, const std::array<std::int64_t, 3>& a
       p[1] = g[1].position(at[1], k[1]);
       for (k[2] = 0; k[2] < g[2].window; ++k[2]) {
         p[2] = g[2].position(at[2], k[2]);
-        padded +=
-            p[0] < pool.padded_end[0] && p[1] < pool.padded_end[1] && p[2] < pool.padded_end[2];
         if (inside(0) && inside(1) && inside(2)) visit((p[0] * g[1].in + p[1]) * g[2].in + p[2]);
       }
     }
   }
-  return padded;
 }
 
 // Calls visit(plane, window) for all windows in row-major order.
@@ -150,11 +135,11 @@ void evaluate_pool(const op::WindowReduce& a, const Pool& pool, std::vector<T> x
   for_each_window(pool, [&](std::int64_t plane, const std::array<std::int64_t, 3>& at) {
     T value = start_of<T>(a.kind, out.dtype);
     std::int64_t count = 0;
-    const std::int64_t padded = visit_window(pool, at, [&](std::int64_t offset) {
+    visit_window(pool, at, [&](std::int64_t offset) {
       value = combine(a.kind, value, x[plane * pool.in_plane() + offset]);
       ++count;
     });
-    const std::int64_t divisor = a.count_include_pad ? padded : count;
+    const std::int64_t divisor = a.count_include_pad ? pool.window() : count;
     if (a.kind == Reduction::mean && (std::is_floating_point_v<T> || divisor))
       value /= static_cast<T>(divisor);
     result.push_back(value);
@@ -193,8 +178,7 @@ struct Rules<op::WindowReduce> {
                  field("pad_high", &op::WindowReduce::pad_high),
                  field("dilations", &op::WindowReduce::dilations),
                  field("count_include_pad", &op::WindowReduce::count_include_pad),
-                 field("channels_last", &op::WindowReduce::channels_last),
-                 field("overhang", &op::WindowReduce::overhang)};
+                 field("channels_last", &op::WindowReduce::channels_last)};
   static Result<std::vector<Type>> infer(const op::WindowReduce& a, const InferArgs& args) {
     const bool logical = a.kind == Reduction::any || a.kind == Reduction::all;
     RLX_TRY(require(!is_complex(args[0].dtype) && logical == (args[0].dtype == boolean), name,
@@ -246,14 +230,6 @@ struct Rules<op::WindowReduce> {
                           .count_include_pad = true,
                           .channels_last = true};
     list.push_back({.op = last, .inputs = {Type{f32, {2, 6, 5, 3}}}});
-    op::WindowReduce hanging{.kind = Reduction::mean,
-                             .window = {3},
-                             .strides = {2},
-                             .pad_low = {1},
-                             .pad_high = {1},
-                             .count_include_pad = true,
-                             .overhang = {1}};
-    list.push_back({.op = hanging, .inputs = {Type{f32, {1, 2, 8}}}});
     list.push_back({.op = op::WindowReduce{.window = {2, 2, 2}, .dilations = {1, 2, 2}},
                     .inputs = {Type{f32, {1, 2, 4, 5, 6}}}});
     list.push_back({.op = op::WindowReduce{.kind = Reduction::any, .window = {3}},
@@ -276,8 +252,7 @@ struct Rules<op::WindowArgMax> {
                                             field("pad_low", &op::WindowArgMax::pad_low),
                                             field("pad_high", &op::WindowArgMax::pad_high),
                                             field("dilations", &op::WindowArgMax::dilations),
-                                            field("column_major", &op::WindowArgMax::column_major),
-                                            field("overhang", &op::WindowArgMax::overhang)};
+                                            field("column_major", &op::WindowArgMax::column_major)};
   static Result<std::vector<Type>> infer(const op::WindowArgMax& a, const InferArgs& args) {
     RLX_TRY(
         require(!is_complex(args[0].dtype) && args[0].dtype != boolean, name, "numbers", args[0]));
@@ -314,12 +289,11 @@ struct Rules<op::WindowArgMax> {
   static std::vector<Sample> samples() {
     const op::WindowArgMax pool{
         .window = {3, 2}, .strides = {2, 1}, .pad_low = {1, 0}, .pad_high = {1, 1}};
-    op::WindowArgMax columns = pool, hanging = pool;
+    op::WindowArgMax columns = pool;
     columns.column_major = true;
-    hanging.overhang = {1, 0};
     return {{.op = pool, .inputs = {Type{f32, {2, 3, 7, 6}}}},
             {.op = columns, .inputs = {Type{f32, {2, 3, 7, 6}}}},
-            {.op = hanging, .inputs = {Type{u8, {2, 3, 8, 6}}}},
+            {.op = pool, .inputs = {Type{u8, {2, 3, 8, 6}}}},
             {.op = op::WindowArgMax{.window = {2}, .dilations = {3}},
              .inputs = {Type{i32, {1, 2, 9}}}}};
   }

@@ -42,12 +42,12 @@ Result<WindowAxes> window_axes(std::string_view op, std::size_t rank, const Axes
 }
 
 Result<Dim> window_count(std::string_view op, const Dim& in, std::int64_t window,
-                         const WindowAxes& axes, std::size_t axis, std::int64_t overhang) {
+                         const WindowAxes& axes, std::size_t axis) {
   if (window < 1)
     return bad_input("The op {} has a window of ({}) elements along spatial axis ({}).", op, window,
                      axis);
   const std::int64_t extent = (window - 1) * axes.dilations[axis] + 1;
-  const std::int64_t room = axes.pad_low[axis] + axes.pad_high[axis] + overhang - extent;
+  const std::int64_t room = axes.pad_low[axis] + axes.pad_high[axis] - extent;
   if (in.is_static() && in.value() + room < 0) {
     return bad_input(
         "The window of {} is ({}) elements wide and spatial axis ({}) has only ({}) with its "

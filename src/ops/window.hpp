@@ -22,7 +22,7 @@ Result<WindowAxes> window_axes(std::string_view op, std::size_t rank, const Axes
 /// How many windows of `window` elements fit along an axis: floor((in + padding - extent) / stride)
 /// + 1.
 Result<Dim> window_count(std::string_view op, const Dim& in, std::int64_t window,
-                         const WindowAxes& axes, std::size_t axis, std::int64_t overhang = 0);
+                         const WindowAxes& axes, std::size_t axis);
 
 /// One spatial axis on concrete dims: window w, element k reads w * stride + k * dilation - pad.
 struct WindowAxis {
