@@ -89,6 +89,12 @@ void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm
 /// tiles where a guard depends on other parallel dims too.
 void NestEmitter::find_interior() {
   if (plan_.tile == 1) return;
+  may_compute_twice_ = true;
+  for (const loop::Store& store : nest_.stores) {
+    for (const loop::Access& access : nest_.accesses) {
+      if (access.buffer == store.access.buffer) may_compute_twice_ = false;
+    }
+  }
   const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
   interior_passes_ = passes_;
   interior_end_ = nest_.extents[tile_dim];
@@ -131,8 +137,16 @@ void NestEmitter::emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* hig
   llvm::Value* first = clamped(interior_begin_, low);
   llvm::Value* inside = b.CreateSub(clamped(interior_end_, first), first);
   llvm::Value* tiled = b.CreateMul(b.CreateUDiv(inside, emitter_.i64(tile)), emitter_.i64(tile));
+  if (may_compute_twice_) {
+    // The last tile reaches back into the one before it rather than leave single points.
+    llvm::Value* enough = b.CreateICmpSGE(inside, emitter_.i64(tile));
+    tiled = b.CreateSelect(enough, inside, emitter_.i64(0));
+  }
   llvm::Value* last = b.CreateAdd(first, tiled);
-  emitter_.loop(first, last, tile, [&](llvm::Value* index) { block(index, plan_.tile); });
+  llvm::Value* latest = b.CreateSub(last, emitter_.i64(tile));
+  emitter_.loop(first, last, tile, [&](llvm::Value* index) {
+    block(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, index, latest), plan_.tile);
+  });
   llvm::Value* before = b.CreateSub(first, low);
   llvm::Value* singles = b.CreateAdd(before, b.CreateSub(high, last));
   emitter_.loop(emitter_.i64(0), singles, 1, [&](llvm::Value* number) {
@@ -148,7 +162,9 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
   }
   frame.lanes = 1;
   if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes_.back());
-  vector_loop(low, high, {},
+  // Single points of a nest with tiles need chains of additions to overlap, too.
+  const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;
+  vector_loop(low, high, single ? plan_.single_unroll : plan_.unroll, {},
               [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask, Values) {
                 NestFrame inner = frame;
                 inner.vectors = vectors * frame.tile;
@@ -163,10 +179,10 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
 
 /// Rounds of `unroll` vectors, then of one vector, then the tail: masked, or lane by lane where
 /// masks are slow.
-NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high, Values state,
-                                             const Body& body) {
+NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll,
+                                             Values state, const Body& body) {
   auto& b = emitter_.builder;
-  const unsigned lanes = plan_.lanes, unroll = plan_.unroll;
+  const unsigned lanes = plan_.lanes;
   auto whole = [&](llvm::Value* first, unsigned step) {
     llvm::Value* steps = emitter_.i64(step);
     llvm::Value* count = b.CreateSub(high, first);

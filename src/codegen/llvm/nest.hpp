@@ -55,7 +55,8 @@ class NestEmitter {
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
-  Values vector_loop(llvm::Value* low, llvm::Value* high, Values state, const Body& body);
+  Values vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll, Values state,
+                     const Body& body);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
   void hoist(NestFrame& frame, const NestPass& pass);
   void find_interior();
@@ -98,6 +99,7 @@ class NestEmitter {
   std::vector<NestPass> passes_;
   /// Of tiles, which lie where no guard along the tile dim fails.
   std::vector<NestPass> interior_passes_;
+  bool may_compute_twice_ = false;  ///< no store changes what a load reads
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
   std::vector<std::int64_t>

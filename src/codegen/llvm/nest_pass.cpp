@@ -125,7 +125,7 @@ NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
   if (dim == plan_.rank()) return emit_points(frame, pass, std::move(state), 0);
   const auto [low, high] = bounds(dim, frame, pass);
   if (dim == plan_.vector_dim) {
-    return vector_loop(low, high, std::move(state),
+    return vector_loop(low, high, plan_.unroll, std::move(state),
                        [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask,
                            Values inside) {
                          NestFrame inner = frame;

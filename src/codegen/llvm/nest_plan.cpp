@@ -218,6 +218,7 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
     }
   }
   plan.tile = 4;
+  plan.single_unroll = plan.unroll;
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
 }
 

@@ -27,6 +27,7 @@ struct NestPlan {
   /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
   /// depthwise convolutions).
   unsigned tile = 1;
+  unsigned single_unroll = 1;  ///< unroll of points that are in no tile
   /// Accesses that run along the tile dim: a tile of lanes x lanes elements is read in runs and
   /// turned.
   std::vector<int> turned;
