@@ -17,6 +17,7 @@ OpList shape_ops();
 OpList slice_ops();
 OpList pad_ops();
 OpList dynamic_shape_ops();
+OpList dynamic_fill_ops();
 OpList index_ops();
 OpList scatter_ops();
 OpList reduce_ops();

@@ -1,5 +1,6 @@
 // Laws over the op table: every op keeps them for each of its samples, so a new op is covered
-// without editing this file.
+// without editing this file. That the text form reads back is a law of tests/graph. Laws of
+// derivative rules go behind body_equals_evaluation, over the same samples.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
