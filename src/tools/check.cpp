@@ -83,12 +83,14 @@ class CaseJudge {
     return std::string();
   }
 
-  // Where a value has a type that rlx lacks, the import tells all that is missing.
+  // Values that are no tensors (sequences, optionals, strings) cannot be read: the import tells all
+  // that is missing.
   Result<NamedTensors> given_values(const ModelFile& file, const std::filesystem::path& set) {
     auto given = read_case(set, file.inputs());
-    if (given.ok() || given.error().kind != ErrorKind::unsupported) return given;
+    if (given.ok()) return given;
     const auto graph = file.load({});
-    return graph.ok() ? given : Result<NamedTensors>(graph.error());
+    const bool missing = !graph.ok() && graph.error().kind == ErrorKind::unsupported;
+    return missing ? Result<NamedTensors>(graph.error()) : given;
   }
 
   // Whether a program that was made for one serves the other: dims, and values that the import may
