@@ -16,7 +16,8 @@ bool is_identity(const Axes& perm) {
 bool is_whole(const op::Slice& slice, const Type& x) {
   if (!x.is_static()) return false;
   for (std::size_t i = 0; i < x.shape.size(); ++i) {
-    if (slice.starts[i] != 0 || slice.limits[i] < x.shape[i].value() || slice.steps[i] != 1) return false;
+    const std::int64_t step = slice.steps.empty() ? 1 : slice.steps[i];
+    if (slice.starts[i] != 0 || slice.limits[i] < x.shape[i].value() || step != 1) return false;
   }
   return true;
 }
