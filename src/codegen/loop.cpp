@@ -52,6 +52,8 @@ std::string text_of(const ScalarNode& node) {
                          : fmt::format(" {}", node.integer));
     case ScalarOp::load:
     case ScalarOp::domain_index: return text + fmt::format(" #{}", node.index);
+    case ScalarOp::accumulator:
+      return node.index < 0 ? text : text + fmt::format(" #{}", node.index);
     case ScalarOp::reduce: text += fmt::format(" {}", name_of(node.reduce_kind)); break;
     default: break;
   }
@@ -93,6 +95,19 @@ void write_contraction(Writer& out, const Contraction& c) {
   if (!c.row_epilogue.nodes.empty()) write_nest(out, "rows", c.row_epilogue);
 }
 
+void write_recurrence(Writer& out, const Recurrence& r) {
+  out.line("recurrence directions {} batch {} steps {} units {} reversed from {}", r.directions,
+           r.batch, r.steps, r.units, r.first_reversed);
+  out.line("  r b{} packed {} gates {} early {} late input %{}", r.r_buffer, r.panel_width, r.gates,
+           r.early_gates, r.late_input);
+  write_expression(out, r.accesses, r.nodes, r.stores, -1);
+  for (std::size_t i = 0; i < r.next.size(); ++i) {
+    out.line("  state {} from {} next %{} last {}", i,
+             r.initial[i].buffer < 0 ? "zeros" : text_of(r.initial[i]), r.next[i],
+             text_of(r.last[i]));
+  }
+}
+
 }  // namespace
 
 std::string to_text(const Kernel& kernel) {
@@ -104,8 +119,10 @@ std::string to_text(const Kernel& kernel) {
   }
   if (const auto* nest = std::get_if<Nest>(&kernel.body)) {
     write_nest(out, "nest", *nest);
+  } else if (const auto* contraction = std::get_if<Contraction>(&kernel.body)) {
+    write_contraction(out, *contraction);
   } else {
-    write_contraction(out, std::get<Contraction>(kernel.body));
+    write_recurrence(out, std::get<Recurrence>(kernel.body));
   }
   return out.take();
 }

@@ -106,10 +106,37 @@ struct Contraction {
   bool operator==(const Contraction&) const = default;
 };
 
+/// A recurrent layer: for every direction and batch row the walk over all steps. At each step and unit j the products
+/// sum over k of input[k] * R[gate][k][j] enter scalar nodes, which give the next values of the states. All values are f32.
+/// The domain of nodes and accesses is (direction, batch row, step, unit); the step counts from the start of the data.
+struct Recurrence {
+  std::int64_t directions = 1, batch = 1, steps = 1, units = 1;
+  std::int64_t first_reversed = 1;  ///< directions from this one on walk from the last step to the first
+
+  /// R, packed: [direction][gate][panel][k][panel_width] with `units` k, the last panel filled with zeros.
+  std::int32_t r_buffer = 0;
+  std::int32_t panel_width = 16;
+  std::int32_t gates = 1;
+  /// The first `early_gates` gates multiply the previous values of state 0, the others those of the node `late_input`, which
+  /// depends on products of early gates alone. -1: all gates are early.
+  std::int32_t early_gates = 1;
+  ScalarId late_input = -1;
+
+  /// Leaves beside load, constant and domain_index: `accumulator` with index g < gates is the product of gate g, with index
+  /// gates + s the previous value of state s.
+  std::vector<Access> accesses;
+  std::vector<ScalarNode> nodes;
+  std::vector<Store> stores;      ///< at every step
+  std::vector<ScalarId> next;     ///< by state: its next value
+  std::vector<Access> initial;    ///< by state: what it starts with; buffer -1: zeros
+  std::vector<Access> last;       ///< by state: where its last value goes
+  bool operator==(const Recurrence&) const = default;
+};
+
 /// A generated kernel.
 struct Kernel {
   std::vector<Buffer> buffers;
-  std::variant<Nest, Contraction> body;
+  std::variant<Nest, Contraction, Recurrence> body;
   bool operator==(const Kernel&) const = default;
 };
 

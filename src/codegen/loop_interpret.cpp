@@ -128,6 +128,15 @@ class Expression {
     accumulator_dtype_ = dtype;
   }
 
+  /// The values of accumulator nodes that have an index.
+  void set_leaves(std::vector<ScalarDatum> values) { leaves_ = std::move(values); }
+
+  /// A node at this point; for expressions without reductions.
+  ScalarDatum at_point(ScalarId id) {
+    values_.assign(nest_.nodes.size(), std::nullopt);
+    return value(id);
+  }
+
   /// All stores of one point of the parallel dims.
   void run() {
     const auto parallel = static_cast<std::size_t>(nest_.parallel_dims);
@@ -224,6 +233,7 @@ class Expression {
       case ScalarOp::constant: return constant_datum(node);
       case ScalarOp::domain_index: return {0, point_[static_cast<std::size_t>(node.index)]};
       case ScalarOp::accumulator: {
+        if (node.index >= 0) return leaves_[static_cast<std::size_t>(node.index)];
         const ScalarNode cast{.op = ScalarOp::cast, .dtype = node.dtype, .a = 0};
         return apply_scalar(cast, accumulator_dtype_, accumulator_, {}, {});
       }
@@ -264,6 +274,7 @@ class Expression {
   Point point_;
   ScalarDatum accumulator_;
   DType accumulator_dtype_ = DType::f32;
+  std::vector<ScalarDatum> leaves_;
 };
 
 void run_nest(const Kernel& kernel, void* const* buffers, const Nest& nest) {
@@ -351,13 +362,126 @@ void run_contraction(const Kernel& kernel, void* const* buffers, const Contracti
   if (!c.row_epilogue.nodes.empty()) run_nest(kernel, buffers, c.row_epilogue);
 }
 
+/// One direction and batch row of a recurrent layer.
+class Walk {
+ public:
+  using Vector = std::vector<ScalarDatum>;  ///< by unit
+
+  Walk(void* const* buffers, const Recurrence& r, Expression& expression)
+      : buffers_(buffers), r_(r), expression_(expression) {}
+
+  void run() {
+    for (std::size_t s = 0; s < r_.next.size(); ++s) {
+      states_.emplace_back(static_cast<std::size_t>(r_.units));
+      for_each_unit([&](std::size_t unit) {
+        const Access& from = r_.initial[s];
+        if (from.buffer >= 0) states_[s][unit] = load_datum(f32, bytes(from), address(from));
+      });
+    }
+    const bool backward = expression_.point()[0] >= r_.first_reversed;
+    for (std::int64_t n = 0; n < r_.steps; ++n) {
+      expression_.point()[2] = backward ? r_.steps - 1 - n : n;
+      step();
+    }
+    for (std::size_t s = 0; s < r_.next.size(); ++s) {
+      for_each_unit([&](std::size_t unit) {
+        store_datum(f32, bytes(r_.last[s]), address(r_.last[s]), states_[s][unit]);
+      });
+    }
+  }
+
+ private:
+  void for_each_unit(const std::function<void(std::size_t)>& body) {
+    std::int64_t& unit = expression_.point()[3];
+    for (unit = 0; unit < r_.units; ++unit) body(static_cast<std::size_t>(unit));
+    unit = 0;
+  }
+
+  void step() {
+    std::vector<Vector> products(static_cast<std::size_t>(r_.gates),
+                                 Vector(static_cast<std::size_t>(r_.units)));
+    const auto early = static_cast<std::size_t>(r_.late_input < 0 ? r_.gates : r_.early_gates);
+    for (std::size_t gate = 0; gate < early; ++gate) products[gate] = product(gate, states_[0]);
+    if (r_.late_input >= 0) {
+      Vector input(static_cast<std::size_t>(r_.units));
+      for_each_unit([&](std::size_t unit) {
+        set_leaves(products, unit);
+        input[unit] = expression_.at_point(r_.late_input);
+      });
+      for (std::size_t gate = early; gate < products.size(); ++gate) {
+        products[gate] = product(gate, input);
+      }
+    }
+    std::vector<Vector> next = states_;
+    for_each_unit([&](std::size_t unit) {
+      set_leaves(products, unit);
+      expression_.run();
+      for (std::size_t s = 0; s < next.size(); ++s) {
+        next[s][unit] = expression_.at_point(r_.next[s]);
+      }
+    });
+    states_ = std::move(next);
+  }
+
+  void set_leaves(const std::vector<Vector>& products, std::size_t unit) {
+    std::vector<ScalarDatum> leaves;
+    for (const Vector& product : products) leaves.push_back(product[unit]);
+    for (const Vector& state : states_) leaves.push_back(state[unit]);
+    expression_.set_leaves(std::move(leaves));
+  }
+
+  Vector product(std::size_t gate, const Vector& input) {
+    const std::int64_t width = r_.panel_width, panels = (r_.units + width - 1) / width;
+    const std::int64_t matrix = expression_.point()[0] * r_.gates + static_cast<std::int64_t>(gate);
+    const auto* r = static_cast<const std::byte*>(buffers_[r_.r_buffer]);
+    Vector result;
+    for (std::int64_t unit = 0; unit < r_.units; ++unit) {
+      const std::int64_t panel = matrix * panels + unit / width;
+      double sum = 0;
+      for (std::int64_t k = 0; k < r_.units; ++k) {
+        const std::int64_t at = (panel * r_.units + k) * width + unit % width;
+        sum +=
+            input[static_cast<std::size_t>(k)].number.real() * load_datum(f32, r, at).number.real();
+      }
+      result.push_back({static_cast<float>(sum), 0});
+    }
+    return result;
+  }
+
+  std::byte* bytes(const Access& access) {
+    return static_cast<std::byte*>(buffers_[access.buffer]);
+  }
+  std::int64_t address(const Access& access) {
+    return access.offset + dot(access.strides, expression_.point());
+  }
+
+  void* const* buffers_;
+  const Recurrence& r_;
+  Expression& expression_;
+  std::vector<Vector> states_;
+};
+
+void run_recurrence(const Kernel& kernel, void* const* buffers, const Recurrence& r) {
+  Nest cell;
+  cell.extents = {r.directions, r.batch, r.steps, r.units};
+  cell.parallel_dims = 4;
+  cell.accesses = r.accesses;
+  cell.nodes = r.nodes;
+  cell.stores = r.stores;
+  Expression expression(kernel, buffers, cell);
+  for_each_point(cell.extents, 0, 2, expression.point(),
+                 [&] { Walk(buffers, r, expression).run(); });
+}
+
 }  // namespace
 
 void interpret(const Kernel& kernel, void* const* buffers) {
   if (const auto* nest = std::get_if<Nest>(&kernel.body)) {
     run_nest(kernel, buffers, *nest);
+  } else if (const auto* contraction = std::get_if<Contraction>(&kernel.body)) {
+    run_contraction(kernel, buffers, *contraction);
   } else {
-    run_contraction(kernel, buffers, std::get<Contraction>(kernel.body));
+    run_recurrence(kernel, buffers, std::get<Recurrence>(kernel.body));
   }
 }
 

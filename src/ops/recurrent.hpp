@@ -25,7 +25,15 @@ inline double clipped(double sum, double limit) {
 }
 
 /// An activation function with its parameters.
-using CellFunction = std::function<double(double)>;
+struct CellFunction {
+  double (*apply)(double x, double alpha, double beta) = nullptr;
+  ScalarValue (*scalar)(ScalarValue x, double alpha, double beta) = nullptr;
+  double alpha = 0, beta = 0;
+
+  double operator()(double x) const { return apply(x, alpha, beta); }
+  ScalarValue operator()(ScalarValue x) const { return scalar(x, alpha, beta); }
+  bool operator==(const CellFunction&) const = default;
+};
 
 /// The functions of one direction after another; `defaults` for each where none are named. Names as
 /// ONNX spells them or in snake case; alphas and betas go, in order, to the functions that take

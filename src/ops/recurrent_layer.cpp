@@ -18,32 +18,51 @@ std::string plain_name(const std::string& name) {
   return result;
 }
 
-/// A function of x, alpha and beta with the parameters' defaults.
+/// A function of x, alpha and beta with the parameters' defaults, as numbers and as an expression.
 struct NamedFunction {
   std::string_view name;
   int parameters;
   double alpha, beta;
   double (*apply)(double x, double alpha, double beta);
+  ScalarValue (*scalar)(ScalarValue x, double alpha, double beta);
 };
 
+using Number = double;
+using Symbol = ScalarValue;
+
 constexpr NamedFunction functions[] = {
-    {"sigmoid", 0, 0, 0, [](double x, double, double) { return 1 / (1 + std::exp(-x)); }},
-    {"tanh", 0, 0, 0, [](double x, double, double) { return std::tanh(x); }},
-    {"relu", 0, 0, 0, [](double x, double, double) { return std::max(x, 0.0); }},
-    {"softsign", 0, 0, 0, [](double x, double, double) { return x / (1 + std::abs(x)); }},
+    {"sigmoid", 0, 0, 0, [](Number x, double, double) { return 1 / (1 + std::exp(-x)); },
+     [](Symbol x, double, double) { return 1.0 / (1.0 + scalar::exp(-x)); }},
+    {"tanh", 0, 0, 0, [](Number x, double, double) { return std::tanh(x); },
+     [](Symbol x, double, double) { return scalar::tanh(x); }},
+    {"relu", 0, 0, 0, [](Number x, double, double) { return std::max(x, 0.0); },
+     [](Symbol x, double, double) { return scalar::max(x, 0.0); }},
+    {"softsign", 0, 0, 0, [](Number x, double, double) { return x / (1 + std::abs(x)); },
+     [](Symbol x, double, double) { return x / (1.0 + scalar::abs(x)); }},
     {"softplus", 0, 0, 0,
-     [](double x, double, double) {
-       return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+     [](Number x, double, double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); },
+     [](Symbol x, double, double) {
+       return scalar::max(x, 0.0) + scalar::log1p(scalar::exp(-scalar::abs(x)));
      }},
-    {"affine", 2, 1, 0, [](double x, double alpha, double beta) { return alpha * x + beta; }},
-    {"leakyrelu", 1, 0.01, 0, [](double x, double alpha, double) { return x < 0 ? alpha * x : x; }},
-    {"thresholdedrelu", 1, 1, 0, [](double x, double alpha, double) { return x > alpha ? x : 0; }},
+    {"affine", 2, 1, 0, [](Number x, double alpha, double beta) { return alpha * x + beta; },
+     [](Symbol x, double alpha, double beta) { return alpha * x + beta; }},
+    {"leakyrelu", 1, 0.01, 0, [](Number x, double alpha, double) { return x < 0 ? alpha * x : x; },
+     [](Symbol x, double alpha, double) { return scalar::select(x < 0.0, alpha * x, x); }},
+    {"thresholdedrelu", 1, 1, 0, [](Number x, double alpha, double) { return x > alpha ? x : 0; },
+     [](Symbol x, double alpha, double) { return scalar::select(x > alpha, x, 0.0); }},
     {"scaledtanh", 2, 1, 1,
-     [](double x, double alpha, double beta) { return alpha * std::tanh(beta * x); }},
+     [](Number x, double alpha, double beta) { return alpha * std::tanh(beta * x); },
+     [](Symbol x, double alpha, double beta) { return alpha * scalar::tanh(beta * x); }},
     {"hardsigmoid", 2, 0.2, 0.5,
-     [](double x, double alpha, double beta) { return std::clamp(alpha * x + beta, 0.0, 1.0); }},
+     [](Number x, double alpha, double beta) { return std::clamp(alpha * x + beta, 0.0, 1.0); },
+     [](Symbol x, double alpha, double beta) {
+       return scalar::min(scalar::max(alpha * x + beta, 0.0), 1.0);
+     }},
     {"elu", 1, 1, 0,
-     [](double x, double alpha, double) { return x < 0 ? alpha * std::expm1(x) : x; }},
+     [](Number x, double alpha, double) { return x < 0 ? alpha * std::expm1(x) : x; },
+     [](Symbol x, double alpha, double) {
+       return scalar::select(x < 0.0, alpha * scalar::expm1(x), x);
+     }},
 };
 
 // The next value of a list that functions consume in order, or the default.
@@ -76,8 +95,7 @@ Result<std::vector<CellFunction>> cell_functions(std::string_view op,
         found->parameters > 0 ? next_of(attributes.alphas, next_alpha, found->alpha) : 0;
     const double beta =
         found->parameters > 1 ? next_of(attributes.betas, next_beta, found->beta) : 0;
-    result.push_back(
-        [apply = found->apply, alpha, beta](double x) { return apply(x, alpha, beta); });
+    result.push_back({found->apply, found->scalar, alpha, beta});
   }
   return result;
 }

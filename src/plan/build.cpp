@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "plan/build_recurrence.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/layout_arena.hpp"
 #include "plan/placement.hpp"
@@ -37,6 +38,7 @@ class PlanBuilder {
         case Region::Kind::nest: RLX_TRY(add_nest(region)); break;
         case Region::Kind::window: RLX_TRY(add_window(region)); break;
         case Region::Kind::contraction: RLX_TRY(add_contraction(region)); break;
+        case Region::Kind::recurrence: add_recurrence(region); break;
         case Region::Kind::concat: add_concat(region); break;
         case Region::Kind::host: RLX_TRY(add_host(region)); break;
       }
@@ -495,6 +497,56 @@ class PlanBuilder {
       uses_indices = uses_indices || row.uses_indices();
     }
     if (uses_indices) c.row_epilogue.error_buffer = c.error_buffer = buffers.number(error_buffer(), true);
+  }
+
+  // ---- recurrent layers ---------------------------------------------------------------------------------------
+
+  /// x * W for all steps at once, then the walk over the steps.
+  void add_recurrence(const Region& region) {
+    const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+    const RecurrentLayout layout = *recurrent_layout(graph_, root, regions_.weight_only);
+    const Locate locate_value = [this](ValueId id) { return locate(id); };
+    const Type projected{f32, {layout.directions, layout.steps, layout.batch, layout.columns()}};
+    const std::int32_t target = add_buffer(projected, Storage::arena, -1, "gates_" + std::to_string(region.root));
+    add_projection(root, layout, target);
+
+    const View r = placement_.of(root.inputs[2]);
+    WeightPlan packed = packed_recurrence(layout, r, options_.target);
+    const auto width = static_cast<std::int32_t>(packed.layout.panel_width);
+    const Type packed_type{f32, {packed.bytes / static_cast<std::int64_t>(sizeof(float))}};
+    const std::int32_t weights = add_weight(std::move(packed), packed_type);
+    std::vector<std::int32_t> results;
+    for (std::size_t k = 0; k < root.results.size(); ++k) results.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
+    KernelBuffers buffers(plan_.buffers);
+    loop::Recurrence walk = describe_recurrence(layout, root, locate_value, target, weights, results, buffers);
+    walk.panel_width = width;
+    const double cells = points_of(projected.dims());
+    loop::Kernel kernel{buffers.declared, std::move(walk)};
+    add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence", 2 * cells * static_cast<double>(layout.units), 8 * cells);
+  }
+
+  void add_projection(const Node& root, const RecurrentLayout& layout, std::int32_t target) {
+    const Located x = locate(root.inputs[0]);
+    const View w = placement_.of(root.inputs[1]);
+    KernelBuffers buffers(plan_.buffers);
+    loop::Contraction c;
+    c.batch_extents = {layout.directions};
+    c.a_buffer = buffers.number(x.buffer, false);
+    c.a_offset = x.view.offset;
+    c.a_batch_strides = {0};
+    c.m_extents = {layout.steps, layout.batch};
+    c.a_m_strides = {x.view.strides[0], x.view.strides[1]};
+    c.k_extents = {layout.inputs};
+    c.a_k_strides = {x.view.strides[2]};
+    c.n = layout.columns();
+    c.b_batch_strides = {w.strides[0]};
+    c.b_k_strides = {w.strides[2]};
+    c.b_n_stride = w.strides[1];
+    set_b(root.inputs[1], w, c, buffers);
+    add_projection_epilogue(layout, root, [this](ValueId id) { return locate(id); }, target, c, buffers);
+    const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch, layout.columns(), layout.inputs});
+    loop::Kernel kernel{buffers.declared, std::move(c)};
+    add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0);
   }
 
   // ---- copies, host calls, outputs -----------------------------------------------------------------------------

@@ -72,7 +72,7 @@ bool Placement::may_move(ValueId part, std::int32_t reader) const {
   if (region < 0 || of(part).base != part) return false;  // a leaf, a weight, a view, or moved before
   if (is_view_op(graph_.nodes()[node].op)) return false;   // a copy stores in its own order
   const Region::Kind kind = regions_.list[static_cast<std::size_t>(region)].kind;
-  if (kind == Region::Kind::host) return false;
+  if (kind == Region::Kind::host || kind == Region::Kind::recurrence) return false;
   const auto& outputs = graph_.outputs();
   if (std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& output) { return of(output.value).base == part; })) return false;
   const auto& operands = graph_.nodes()[static_cast<std::size_t>(reader)].inputs;

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "plan/build_recurrence.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -17,7 +18,7 @@ bool is_generated(DType dtype) {
 
 namespace {
 
-enum class Role { leaf, view, update, elementwise, reduction, window, contraction, concat, host };
+enum class Role { leaf, view, update, elementwise, reduction, window, contraction, recurrence, concat, host };
 
 bool is_depthwise(const Graph& graph, const Node& node, const op::Conv& conv) {
   const Dims x = graph.type(node.inputs[0]).dims(), w = graph.type(node.inputs[1]).dims();
@@ -98,7 +99,7 @@ class Formation {
       const int free = graph_.type(n.inputs[1]).rank() - static_cast<int>(dot->b_batch.size() + dot->b_contract.size());
       return free == 1 && graph_.type(n.inputs[0]).dtype == graph_.type(n.inputs[1]).dtype ? Role::contraction : Role::host;
     }
-    return Role::host;
+    return recurrent_layout(graph_, n, result_.weight_only) ? Role::recurrence : Role::host;
   }
 
   bool is_generated_pad(const Node& n, const op::Pad& pad) const {
@@ -125,6 +126,7 @@ class Formation {
         break;
       case Role::window: fresh.kind = Region::Kind::window; break;
       case Role::contraction: fresh.kind = Region::Kind::contraction; break;
+      case Role::recurrence: fresh.kind = Region::Kind::recurrence; break;
       case Role::concat: fresh.kind = Region::Kind::concat; break;
       default: fresh.kind = Region::Kind::host; break;
     }
@@ -152,7 +154,8 @@ class Formation {
 
   bool fits(const Node& n, Role role, std::int32_t target) {
     const Region& r = region(target);
-    if (r.kind == Region::Kind::host || r.kind == Region::Kind::concat || is_copy(r)) return false;
+    const bool stands_alone = r.kind == Region::Kind::host || r.kind == Region::Kind::concat || r.kind == Region::Kind::recurrence;
+    if (stands_alone || is_copy(r)) return false;
     if (flat_.predicates[static_cast<std::size_t>(r.root)] != predicates_of(n)) return false;
     for (std::size_t k = 0; k < n.inputs.size(); ++k) {
       const ValueId id = n.inputs[k];

@@ -31,11 +31,12 @@ struct Region {
     nest,         ///< elementwise ops, reductions over one set of axes
     window,       ///< a pool or depthwise convolution and what follows it
     contraction,  ///< a matmul or convolution and what follows it
+    recurrence,   ///< an LSTM, GRU or RNN layer
     concat,       ///< copies of the parts that are not written in place
     host,         ///< one op, evaluated on the host
   };
   Kind kind = Kind::nest;
-  std::int32_t root = -1;           ///< contraction, window: the node that is it
+  std::int32_t root = -1;           ///< contraction, window, recurrence: the node that is it
   std::vector<std::int32_t> nodes;  ///< ascending
   Dims dims;                        ///< of the full points (contraction, window: of the root's result)
   Axes reduced;                     ///< axes of dims that the reductions run over; empty: none

@@ -1,5 +1,5 @@
 // What every emitter of LLVM IR shares: the machine's facts, one kernel function under
-// construction, and its two bodies.
+// construction, and its bodies.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -73,5 +73,6 @@ struct KernelShape {
 /// `rows`: a work item is one point of the parallel dims, row-major (the epilogue of whole rows).
 Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows = false);
 Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction);
+Result<KernelShape> emit_recurrence(Emitter& emitter, const loop::Recurrence& recurrence);
 
 }  // namespace rlx::codegen

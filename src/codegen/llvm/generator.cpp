@@ -135,9 +135,11 @@ Result<KernelCode> LlvmGenerator::generate_with(llvm::TargetMachine& machine,
     emitter.buffers.push_back(builder.CreateLoad(builder.getPtrTy(), slot));
   }
   const auto* nest = std::get_if<loop::Nest>(&kernel.body);
+  const auto* contraction = std::get_if<loop::Contraction>(&kernel.body);
   Result<KernelShape> shape =
-      nest ? emit_nest(emitter, *nest)
-           : emit_contraction(emitter, std::get<loop::Contraction>(kernel.body));
+      nest          ? emit_nest(emitter, *nest)
+      : contraction ? emit_contraction(emitter, *contraction)
+                    : emit_recurrence(emitter, std::get<loop::Recurrence>(kernel.body));
   if (!shape) return shape.error();
   builder.CreateRetVoid();
 
