@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
+#include <algorithm>
 
 #include "corpus.hpp"
 
@@ -73,6 +72,19 @@ TEST_F(Corpus, OperatorsOfPyTorch) {
 TEST_F(Corpus, ModelsOfPyTorch) {
   const Count count = run_suite("onnx/pytorch-converted");
   EXPECT_EQ(count.passed, count.total());
+}
+
+// Without dims the models keep their symbols, or say that an open dim stands in the way.
+TEST_F(Corpus, RealModelsWithSymbols) {
+  for (const auto& folder : cases_of(corpus() / "models")) {
+    const auto graph = import_onnx(folder / "model.onnx");
+    if (graph.ok()) {
+      EXPECT_TRUE(verify(*graph).ok()) << folder;
+    } else {
+      EXPECT_NE(graph.error().message.find("Dims of its inputs are not bound"), std::string::npos)
+          << folder << ": " << graph.error().message;
+    }
+  }
 }
 
 TEST_F(Corpus, RealModels) {

@@ -21,17 +21,22 @@ OpEntries quantize_entries();
 OpEntries recurrent_entries();
 OpEntries loss_entries();
 OpEntries attention_entries();
+OpEntries linear_attention_entries();
 OpEntries resize_entries();
 OpEntries signal_entries();
 OpEntries image_entries();
+OpEntries region_entries();
 OpEntries random_entries();
 OpEntries einsum_entries();
+OpEntries sequence_entries();
+OpEntries training_entries();
 
 inline std::vector<OpEntries> all_families() {
-  return {elementwise_entries(), shape_entries(), reduce_entries(),    nn_entries(),
-          norm_entries(),        index_entries(), control_entries(),   quantize_entries(),
-          recurrent_entries(),   loss_entries(),  attention_entries(), resize_entries(),
-          signal_entries(),      image_entries(), random_entries(),    einsum_entries()};
+  return {elementwise_entries(), shape_entries(),  reduce_entries(),    nn_entries(),
+          norm_entries(),        index_entries(),  control_entries(),   quantize_entries(),
+          recurrent_entries(),   loss_entries(),   attention_entries(), linear_attention_entries(),
+          resize_entries(),      signal_entries(), image_entries(),     region_entries(),
+          random_entries(),      einsum_entries(), sequence_entries(),  training_entries()};
 }
 
 }  // namespace rlx::onnx

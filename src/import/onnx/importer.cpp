@@ -63,6 +63,17 @@ class FreeNames {
   std::vector<std::string> names_;
 };
 
+// Inputs with symbols, which an error may come from.
+std::string open_inputs(const Graph& graph) {
+  std::string list;
+  for (const Node& node : graph.nodes()) {
+    const auto* input = node.op.as<op::Input>();
+    if (!input || node.results[0].is_static()) continue;
+    list += (list.empty() ? "" : ", ") + input->name + " " + node.results[0].text();
+  }
+  return list;
+}
+
 bool is_repeated_inside(const Frame& frame, const Value& value) {
   return frame.graph->node(value.id()).op.is<op::Constant>();
 }
@@ -81,7 +92,7 @@ const FunctionProto* find_function(const ModelProto& model, const NodeProto& nod
 
 bool Importer::knows(const Frame& frame, const std::string& name) const {
   for (const Frame* place = &frame; place; place = place->outer) {
-    if (place->names.contains(name)) return true;
+    if (place->names.contains(name) || place->sequences.contains(name)) return true;
   }
   return false;
 }
@@ -91,7 +102,23 @@ Value Importer::find_value(const Frame& frame, const std::string& name) const {
     const auto found = place->names.find(name);
     if (found != place->names.end()) return found->second;
   }
+  if (find_sequence(frame, name)) fail_unsupported("A sequence ({}) cannot stand here.", name);
   fail("The name ({}) is used before anything defines it.", name);
+}
+
+const Values* Importer::find_sequence(const Frame& frame, const std::string& name) const {
+  for (const Frame* place = &frame; place; place = place->outer) {
+    const auto found = place->sequences.find(name);
+    if (found != place->sequences.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+void Importer::define_sequence(Frame& frame, const std::string& name, Values values) {
+  if (name.empty()) fail("A sequence has an empty name.");
+  if (frame.names.contains(name) || !frame.sequences.emplace(name, std::move(values)).second) {
+    fail("The name ({}) is defined twice.", name);
+  }
 }
 
 void Importer::define(Frame& frame, const std::string& name, Value value) {
@@ -123,7 +150,14 @@ Graph Importer::import() {
   frame.top = true;
   import_inputs(frame);
   import_initializers(frame, model_.graph);
-  import_nodes(frame, model_.graph.nodes);
+  try {
+    import_nodes(frame, model_.graph.nodes);
+  } catch (const Exception& exception) {
+    Error error = exception.error();
+    const std::string open = open_inputs(graph);
+    if (!open.empty()) error.message += " (Dims of its inputs are not bound: " + open + ".)";
+    throw Exception(error);
+  }
   if (model_.graph.outputs.empty()) fail("The model has no outputs.");
   for (const ValueInfo& output : model_.graph.outputs) {
     const Value value = find_value(frame, output.name);
@@ -282,6 +316,10 @@ void Importer::call_function(Frame& frame, const NodeProto& node, const Function
   }
   for (std::size_t i = 0; i < function.inputs.size(); ++i) {
     const bool given = i < node.inputs.size() && !node.inputs[i].empty();
+    if (const Values* sequence = given ? find_sequence(frame, node.inputs[i]) : nullptr) {
+      define_sequence(inner, function.inputs[i], *sequence);
+      continue;
+    }
     define(inner, function.inputs[i], given ? find_value(frame, node.inputs[i]) : Value());
   }
   for (const AttributeProto& attribute : function.defaults) {
@@ -302,7 +340,11 @@ void Importer::call_function(Frame& frame, const NodeProto& node, const Function
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    define(frame, node.outputs[i], find_value(inner, function.outputs[i]));
+    if (const Values* sequence = find_sequence(inner, function.outputs[i])) {
+      define_sequence(frame, node.outputs[i], *sequence);
+    } else {
+      define(frame, node.outputs[i], find_value(inner, function.outputs[i]));
+    }
   }
 }
 

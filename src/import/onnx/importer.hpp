@@ -26,6 +26,7 @@ struct Frame {
   bool top = false;              ///< the model's own graph: weights become params
   int depth = 0;
   std::map<std::string, Value> names;
+  std::map<std::string, Values> sequences;  ///< lists of values, known by their number alone
   std::map<std::string, const AttributeProto*> attributes;  ///< of the function being inlined
 };
 
@@ -45,6 +46,9 @@ class Importer {
   Value find_value(const Frame& frame, const std::string& name) const;
   bool knows(const Frame& frame, const std::string& name) const;
   void define(Frame& frame, const std::string& name, Value value);
+  /// The sequence of that name, or null.
+  const Values* find_sequence(const Frame& frame, const std::string& name) const;
+  void define_sequence(Frame& frame, const std::string& name, Values values);
   /// Notes the inputs that the value depends on, where it depends on inputs with given values
   /// alone.
   void want(const Frame& frame, ValueId id);

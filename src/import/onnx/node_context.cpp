@@ -100,7 +100,27 @@ std::int64_t static_dim(const Value& value, std::int64_t axis) {
 Graph& NodeContext::graph() const { return *frame_.graph; }
 
 bool NodeContext::has(int i) const {
-  return i < input_count() && !node_.inputs[static_cast<std::size_t>(i)].empty();
+  if (i >= input_count() || node_.inputs[static_cast<std::size_t>(i)].empty()) return false;
+  // A function's optional input that its caller leaves out has a name and no value.
+  return is_sequence(i) || importer_.find_value(frame_, node_.inputs[static_cast<std::size_t>(i)]);
+}
+
+bool NodeContext::is_sequence(int i) const {
+  return i < input_count() &&
+         importer_.find_sequence(frame_, node_.inputs[static_cast<std::size_t>(i)]);
+}
+
+const Values& NodeContext::sequence(int i) const {
+  const Values* values =
+      i < input_count() ? importer_.find_sequence(frame_, node_.inputs[static_cast<std::size_t>(i)])
+                        : nullptr;
+  if (!values) fail("Input ({}) is no sequence.", i);
+  return *values;
+}
+
+void NodeContext::set_sequence(int i, Values values) {
+  if (!wants(i)) return;
+  importer_.define_sequence(frame_, node_.outputs[static_cast<std::size_t>(i)], std::move(values));
 }
 
 Value NodeContext::in(int i) const {
@@ -123,7 +143,8 @@ bool NodeContext::wants(int i) const {
 Value NodeContext::folded(Value value) const {
   if (graph().node(value.id()).op.is<op::Constant>() || node_.inputs.empty()) return value;
   for (int i = 0; i < input_count(); ++i) {
-    if (has(i) && !graph().node(in(i).id()).op.is<op::Constant>()) return value;
+    if (!has(i)) continue;
+    if (is_sequence(i) || !graph().node(in(i).id()).op.is<op::Constant>()) return value;
   }
   if (value.type().is_static() && value.type().elements() > max_folded_elements) return value;
   auto constant = graph().constant_value(value.id(), max_folded_elements);

@@ -46,6 +46,11 @@ class NodeContext {
   void set(int i, Value value);
   void set(Value value) { set(0, value); }
 
+  // ---- sequences
+  bool is_sequence(int i) const;
+  const Values& sequence(int i) const;
+  void set_sequence(int i, Values values);
+
   // ---- adding nodes
   Value add(Op op, const Values& inputs) const;
   Values add_all(Op op, const Values& inputs) const;

@@ -47,7 +47,13 @@ void mean_of_inputs(NodeContext& c) {
   c.set(total / c.scalar(total.dtype(), static_cast<double>(inputs.size())));
 }
 
-void identity(NodeContext& c) { c.set(c.in(0)); }
+void identity(NodeContext& c) {
+  if (c.is_sequence(0)) {
+    c.set_sequence(0, c.sequence(0));
+  } else {
+    c.set(c.in(0));
+  }
+}
 
 // The base's dtype wins, which op::Pow keeps too.
 void power(NodeContext& c) {

@@ -84,7 +84,8 @@ std::optional<Shape> learned(NodeContext& c) {
 // Only what comes of dims is followed; everything else has no value before it runs.
 bool has_tracked_input(NodeContext& context, const Frame& frame) {
   for (int i = 0; i < context.input_count(); ++i) {
-    if (context.has(i) && frame.shapes->contains(context.in(i).id())) return true;
+    if (context.has(i) && !context.is_sequence(i) && frame.shapes->contains(context.in(i).id()))
+      return true;
   }
   return false;
 }
@@ -97,6 +98,7 @@ bool is_constant(const Frame& frame, const Value& value) {
 
 void track_shape_values(NodeContext& context, Frame& frame) {
   if (!context.node().domain.empty() || !context.has(0) || !context.wants(0)) return;
+  if (context.importer().find_sequence(frame, context.node().outputs[0])) return;
   const Value result = context.importer().find_value(frame, context.node().outputs[0]);
   if (!result || !is_integer(result.dtype()) || result.rank() > 1) return;
   if (frame.shapes->contains(result.id()) || is_constant(frame, result)) return;

@@ -1,0 +1,175 @@
+// Regions of images: DeformConv, RoiAlign.
+#include <algorithm>
+
+#include "import/onnx/build.hpp"
+#include "import/onnx/families.hpp"
+#include "import/onnx/sample.hpp"
+#include "import/onnx/windows.hpp"
+
+namespace rlx::onnx {
+namespace {
+
+// ---- DeformConv ---------------------------------------------------------------------------------
+
+struct Deformed {
+  Value x, offset, mask;  ///< mask may be left out
+  Windows windows;
+  Axes out;  ///< spatial size of the result
+  std::int64_t groups = 1, offset_groups = 1, places = 1;
+};
+
+// Places of the window's taps along one spatial axis, [taps, out...], without offsets.
+Value regular_places(NodeContext& c, const Deformed& d, std::size_t axis) {
+  Shape all = to_shape(d.windows.sizes);
+  for (const auto n : d.out) all.emplace_back(n);
+  const auto tap = static_cast<std::int64_t>(axis);
+  const auto step = tap + static_cast<std::int64_t>(d.out.size());
+  const auto number = [&](std::int64_t v) { return c.scalar(f32, static_cast<double>(v)); };
+  return c.add(op::Iota{f32, all, step}, {}) * number(d.windows.strides[axis]) +
+         c.add(op::Iota{f32, all, tap}, {}) * number(d.windows.dilations[axis]) -
+         number(d.windows.pad_low[axis]);
+}
+
+// The pixels of one offset group under all taps: [N, C / groups, taps * out].
+Value sampled(NodeContext& c, const Deformed& d, std::int64_t group) {
+  const auto channels = static_dim(d.x, 1) / d.offset_groups;
+  const auto spatial = static_cast<std::int64_t>(d.out.size());
+  const Dim points = Dim(d.places) * product_of(to_shape(d.out));
+  const Shape& s = d.x.shape();
+  const Value image = slice_axis(c, d.x, 1, group * channels, (group + 1) * channels);
+  const auto first = group * d.places * spatial;
+  const Value offsets = slice_axis(c, d.offset, 1, first, first + d.places * spatial);
+  const Value apart =
+      reshape(cast(offsets, f32), {s[0], d.places, spatial, product_of(to_shape(d.out))});
+  std::vector<std::vector<Neighbour>> axes;
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    const Value moved = reshape(slice_axis(c, apart, 2, i, i + 1), {s[0], points});
+    const Value place =
+        moved + reshape(regular_places(c, d, static_cast<std::size_t>(i)), {1, points});
+    axes.push_back(neighbours(c, place, "linear", {.size = static_dim(d.x, i + 2)}));
+  }
+  Value pixels = weighted_pixels(c, cast(image, f32), axes);
+  if (d.mask) {
+    const Value mask = slice_axis(c, d.mask, 1, group * d.places, (group + 1) * d.places);
+    pixels = pixels * reshape(cast(mask, f32), {s[0], 1, points});
+  }
+  return pixels;
+}
+
+void deform_conv(NodeContext& c) {
+  Deformed d;
+  d.x = c.in(0);
+  const Value w = c.in(1);
+  d.offset = c.in(2);
+  d.mask = c.optional(4);
+  d.windows = windows_of(c, d.x, w.shape());
+  d.groups = c.integer("group", 1);
+  d.offset_groups = c.integer("offset_group", 1);
+  const auto channels = static_dim(d.x, 1), results = static_dim(w, 0);
+  if (d.groups <= 0 || d.offset_groups <= 0 || channels % d.offset_groups != 0 ||
+      results % d.groups != 0 || d.offset.rank() != d.x.rank()) {
+    fail("The groups do not fit ({}) channels.", channels);
+  }
+  for (std::size_t i = 0; i < d.windows.sizes.size(); ++i) {
+    d.places *= d.windows.sizes[i];
+    d.out.push_back(static_dim(d.offset, static_cast<std::int64_t>(i) + 2));
+  }
+  Values parts;
+  for (std::int64_t g = 0; g < d.offset_groups; ++g) parts.push_back(sampled(c, d, g));
+  const Dim batch = d.x.shape()[0], positions = product_of(to_shape(d.out));
+  const Dim taps = Dim(channels / d.groups) * Dim(d.places);
+  const Value columns = reshape(concat(parts, 1), {batch, d.groups, taps, positions});
+  const Value weights = reshape(cast(w, f32), {1, d.groups, results / d.groups, taps});
+  Shape shape{batch, results};
+  for (const auto n : d.out) shape.emplace_back(n);
+  Value y = reshape(matmul(weights, columns), shape);
+  if (c.has(3)) {
+    Shape along_channels(shape.size(), Dim(1));
+    along_channels[1] = results;
+    y = y + reshape(cast(c.in(3), f32), along_channels);
+  }
+  c.set(cast(y, d.x.dtype()));
+}
+
+// ---- RoiAlign -----------------------------------------------------------------------------------
+
+struct Region {
+  Value start, size;  ///< [R, 1]
+};
+
+// Sampling places along one axis, [R, bins * samples].
+Value region_places(NodeContext& c, const Region& region, std::int64_t bins, std::int64_t samples) {
+  const Value index = c.add(op::Iota{f32, {1, bins * samples}, 1}, {});
+  const Value step = region.size * c.scalar(f32, 1.0 / static_cast<double>(bins * samples));
+  return region.start + (index + c.scalar(f32, 0.5)) * step;
+}
+
+// Places up to one pixel outside count as the border, others as nothing.
+std::vector<Neighbour> region_neighbours(NodeContext& c, const Value& place, std::int64_t size) {
+  const Value inside = logical_and(less_equal(c.scalar(f32, -1), place),
+                                   less_equal(place, c.scalar(f32, static_cast<double>(size))));
+  const Value last = c.scalar(f32, static_cast<double>(size - 1));
+  auto pair = neighbours(c, clamp(place, c.scalar(f32, 0), last), "linear",
+                         {.size = size, .outside = Outside::border});
+  for (Neighbour& neighbour : pair) {
+    neighbour.weight = select(inside, neighbour.weight, c.scalar(f32, 0));
+  }
+  return pair;
+}
+
+// [R, n] and [R, m] -> every pair as [R, n*m].
+std::vector<Neighbour> spread(const std::vector<Neighbour>& list, bool rows, const Dim& regions,
+                              std::int64_t height, std::int64_t width) {
+  std::vector<Neighbour> result;
+  const Shape apart = rows ? Shape{regions, height, 1} : Shape{regions, 1, width};
+  const auto grown = [&](const Value& v) {
+    return reshape(broadcast(reshape(v, apart), {regions, height, width}),
+                   {regions, height * width});
+  };
+  for (const Neighbour& n : list) result.push_back({grown(n.place), grown(n.weight)});
+  return result;
+}
+
+void roi_align(NodeContext& c) {
+  const Value x = c.in(0), regions = cast(c.in(1), f32), items = c.in(2);
+  const auto height = c.integer("output_height", 1), width = c.integer("output_width", 1);
+  const auto samples = c.integer("sampling_ratio", 0);
+  const double scale = c.real("spatial_scale", 1);
+  const std::string mode = c.text("mode", "avg");
+  const std::string transform = c.text("coordinate_transformation_mode",
+                                       c.version() < 16 ? "output_half_pixel" : "half_pixel");
+  const bool half_pixel = transform == "half_pixel";
+  if (mode != "avg") fail_unsupported("The mode ({}) is not supported.", mode);
+  if (samples <= 0) fail_unsupported("A sampling ratio that data decides is not supported.");
+  if (height <= 0 || width <= 0 || x.rank() != 4) fail("The output size does not fit.");
+  const Dim count = regions.shape()[0];
+  const auto axis_of = [&](std::int64_t first) {
+    const auto edge = [&](std::int64_t column) {
+      const Value v = slice_axis(c, regions, 1, column, column + 1) * c.scalar(f32, scale);
+      return half_pixel ? v - c.scalar(f32, 0.5) : v;
+    };
+    const Value start = edge(first);
+    Value size = edge(first + 2) - start;
+    if (!half_pixel) size = max(size, c.scalar(f32, 1));
+    return Region{start, size};
+  };
+  const auto rows = height * samples, columns = width * samples;
+  const auto down =
+      region_neighbours(c, region_places(c, axis_of(1), height, samples), static_dim(x, 2));
+  const auto across =
+      region_neighbours(c, region_places(c, axis_of(0), width, samples), static_dim(x, 3));
+  const Value images = gather(cast(x, f32), items);
+  const Value pixels = weighted_pixels(
+      c, images,
+      {spread(down, true, count, rows, columns), spread(across, false, count, rows, columns)});
+  const Value apart = reshape(pixels, {count, x.shape()[1], height, samples, width, samples});
+  c.set(cast(mean(apart, {3, 5}), x.dtype()));
+}
+
+constexpr OpEntry entries[] = {{"DeformConv", 19, deform_conv}, {"RoiAlign", 10, roi_align}};
+
+}  // namespace
+
+OpEntries region_entries() { return entries; }
+
+}  // namespace rlx::onnx
