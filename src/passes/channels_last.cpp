@@ -110,7 +110,9 @@ class LayoutPass {
     if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims) return reduce(node, *op, perm);
     if (const auto* op = node.op.as<op::Concat>()) return concat_node(node, *op, perm);
     if (const auto* op = node.op.as<op::Slice>()) {
-      return moved(node, op::Slice{permuted(op->starts, inverse(perm)), permuted(op->limits, inverse(perm)), permuted(op->steps, inverse(perm))}, perm);
+      const Axes to = inverse(perm);
+      const Axes steps = op->steps.empty() ? Axes() : permuted(op->steps, to);
+      return moved(node, op::Slice{permuted(op->starts, to), permuted(op->limits, to), steps}, perm);
     }
     if (const auto* op = node.op.as<op::Pad>(); op && op->mode == PadMode::constant) {
       return moved(node, op::Pad{permuted(op->low, inverse(perm)), permuted(op->high, inverse(perm)), op->mode}, perm);
@@ -118,7 +120,7 @@ class LayoutPass {
     if (const auto* op = node.op.as<op::Resize>(); op && op->roi.empty()) {
       op::Resize resize = *op;
       resize.sizes = permuted(op->sizes, inverse(perm));
-      resize.scales = permuted(op->scales, inverse(perm));
+      if (!op->scales.empty()) resize.scales = permuted(op->scales, inverse(perm));
       return moved(node, resize, perm);
     }
     return copy(node);
