@@ -1,6 +1,7 @@
 // One form for each thing that regions are made of.
 #include <algorithm>
 
+#include "passes/canonical_copies.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -215,6 +216,8 @@ Result<Graph> canonicalise(const Graph& graph) {
     if (const auto* dot = node.op.as<op::DotGeneral>()) return canonical_dot(rewriter, index, node, *dot);
     if (const auto* conv = node.op.as<op::Conv>()) return canonical_conv(rewriter, index, node, *conv);
     if (const auto* pool = node.op.as<op::WindowReduce>()) return canonical_pool(rewriter, index, node, *pool);
+    if (const auto* pad = node.op.as<op::Pad>()) return canonical_pad(rewriter, index, node, *pad);
+    if (const auto* scatter = node.op.as<op::ScatterNd>()) return canonical_scatter(rewriter, index, node, *scatter);
     return false;
   });
 }
