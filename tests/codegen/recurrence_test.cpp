@@ -123,6 +123,8 @@ const Layer layers[] = {
     {.directions = 2, .steps = 3, .units = 35, .first_reversed = 0, .panel_width = 8},
     {.directions = 2, .batch = 3, .steps = 2, .units = 6, .panel_width = 8},
     {.batch = 7, .steps = 4, .units = 64, .first_reversed = 0},
+    {.directions = 2, .steps = 5, .units = 7, .panel_width = 8},
+    {.directions = 2, .batch = 2, .steps = 3, .units = 16, .first_reversed = 0},
 };
 
 TEST(Recurrence, lstm_agrees_with_the_oracle) {

@@ -19,12 +19,14 @@ class RecurrenceEmitter {
         lanes_(static_cast<unsigned>(recurrence.panel_width)),
         panels_((r_.units + r_.panel_width - 1) / r_.panel_width),
         early_(r_.late_input < 0 ? r_.gates : r_.early_gates),
-        rows_(rows_of_items()) {}
+        rows_(rows_of_items()),
+        sides_(r_.directions == 2 && panels_ == 1 && rows_ <= 2 ? 2 : 1) {}
 
   KernelShape emit() {
     const std::int64_t blocks = (r_.batch + rows_ - 1) / rows_, rest = r_.batch % rows_;
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) {
-      direction_ = b_.CreateUDiv(item, emitter_.i64(blocks));
+      directions_ = {emitter_.i64(0), emitter_.i64(1)};
+      if (sides_ == 1) directions_ = {b_.CreateUDiv(item, emitter_.i64(blocks))};
       Value* block = b_.CreateURem(item, emitter_.i64(blocks));
       Value* first = b_.CreateMul(block, emitter_.i64(rows_));
       if (rest == 0) return emit_rows(first, rows_);
@@ -32,7 +34,7 @@ class RecurrenceEmitter {
       emitter_.when(whole, [&] { emit_rows(first, rows_); });
       emitter_.when(b_.CreateNot(whole), [&] { emit_rows(first, rest); });
     });
-    return {r_.directions * blocks, scratch_rows() * rows_ * row_bytes()};
+    return {r_.directions / sides_ * blocks, scratch_rows() * sides_ * rows_ * row_bytes()};
   }
 
  private:
@@ -54,7 +56,7 @@ class RecurrenceEmitter {
   std::int64_t scratch_rows() const { return 1 + states() + (r_.late_input < 0 ? 0 : 1 + early_); }
   Value* scratch_block(std::int64_t number) {
     return b_.CreateConstGEP1_64(b_.getInt8Ty(), emitter_.scratch,
-                                 static_cast<std::uint64_t>(number * rows_ * row_bytes()));
+                                 static_cast<std::uint64_t>(number * sides_ * rows_ * row_bytes()));
   }
   Value* other_state(std::int64_t state) { return scratch_block(1 + state); }
   Value* late_input() { return scratch_block(1 + states()); }
@@ -88,28 +90,31 @@ class RecurrenceEmitter {
     if (stride == 0) return pointer;
     return b_.CreateGEP(b_.getFloatTy(), pointer, b_.CreateMul(index, emitter_.i64(stride)));
   }
-  Value* row_address(const loop::Access& access, Value* row) {
+  Value* row_address(const loop::Access& access, std::int64_t row) {
     Value* pointer = b_.CreateConstGEP1_64(
         b_.getFloatTy(), emitter_.buffers[static_cast<std::size_t>(access.buffer)],
         static_cast<std::uint64_t>(access.offset));
-    return move(move(pointer, direction_, access.strides[0]), row, access.strides[1]);
+    const auto at = static_cast<std::size_t>(row);
+    pointer = move(pointer, direction_of(row), access.strides[0]);
+    return move(pointer, row_numbers_[at], access.strides[1]);
   }
 
   // ---- the walk
   // ------------------------------------------------------------------------------------
 
   void emit_rows(Value* first, std::int64_t rows) {
-    rows_here_ = rows;
+    rows_of_side_ = rows;
+    rows_here_ = rows * sides_;
     row_numbers_.clear();
     row_addresses_.clear();
-    for (std::int64_t row = 0; row < rows; ++row) {
-      row_numbers_.push_back(b_.CreateAdd(first, emitter_.i64(row)));
+    for (std::int64_t row = 0; row < rows_here_; ++row) {
+      row_numbers_.push_back(b_.CreateAdd(first, emitter_.i64(row % rows)));
       Values addresses;
       for (const loop::Access& access : r_.accesses) {
-        addresses.push_back(row_address(access, row_numbers_.back()));
+        addresses.push_back(row_address(access, row));
       }
       for (const loop::Store& store : r_.stores) {
-        addresses.push_back(row_address(store.access, row_numbers_.back()));
+        addresses.push_back(row_address(store.access, row));
       }
       row_addresses_.push_back(std::move(addresses));
     }
@@ -117,17 +122,21 @@ class RecurrenceEmitter {
     const Values last =
         emitter_.loop(emitter_.i64(0), emitter_.i64(r_.steps), 1,
                       {scratch_block(0), scratch_block(1)}, [&](Value* count, Values blocks) {
-                        emit_step(data_step(count), blocks[0], blocks[1]);
+                        emit_step(count, blocks[0], blocks[1]);
                         return Values{blocks[1], blocks[0]};
                       });
     store_states(last[0]);
   }
 
-  Value* data_step(Value* count) {
+  Value* direction_of(std::int64_t row) const {
+    return directions_[static_cast<std::size_t>(row / rows_of_side_)];
+  }
+
+  Value* data_step(Value* count, Value* direction) {
     Value* backward = b_.CreateSub(emitter_.i64(r_.steps - 1), count);
     if (r_.first_reversed <= 0) return backward;
     if (r_.first_reversed >= r_.directions) return count;
-    return b_.CreateSelect(b_.CreateICmpSGE(direction_, emitter_.i64(r_.first_reversed)), backward,
+    return b_.CreateSelect(b_.CreateICmpSGE(direction, emitter_.i64(r_.first_reversed)), backward,
                            count);
   }
 
@@ -162,14 +171,16 @@ class RecurrenceEmitter {
   }
 
   Value* end_address(const loop::Access& access, std::int64_t row, Value* panel) {
-    Value* pointer = row_address(access, row_numbers_[static_cast<std::size_t>(row)]);
-    return move(pointer, panel, access.strides[3] * r_.panel_width);
+    return move(row_address(access, row), panel, access.strides[3] * r_.panel_width);
   }
 
-  void emit_step(Value* step, Value* old_state, Value* new_state) {
-    step_ = step;
+  void emit_step(Value* count, Value* old_state, Value* new_state) {
+    steps_.clear();
+    for (Value* direction : directions_) steps_.push_back(data_step(count, direction));
     step_addresses_.clear();
-    for (const Values& row : row_addresses_) {
+    for (std::int64_t number = 0; number < rows_here_; ++number) {
+      const Values& row = row_addresses_[static_cast<std::size_t>(number)];
+      Value* step = steps_[static_cast<std::size_t>(number / rows_of_side_)];
       std::vector<PartialAddress> addresses;
       for (std::size_t i = 0; i < row.size(); ++i) {
         const bool loads = i < r_.accesses.size();
@@ -215,7 +226,8 @@ class RecurrenceEmitter {
                           Value* mask, Value* old_state) {
     const auto at = static_cast<std::size_t>(row);
     Value* unit = b_.CreateMul(panel, emitter_.i64(r_.panel_width));
-    Point point{{direction_, row_numbers_[at], step_, unit}, 3, lanes_, mask};
+    Value* step = steps_[at / static_cast<std::size_t>(rows_of_side_)];
+    Point point{{direction_of(row), row_numbers_[at], step, unit}, 3, lanes_, mask};
     PointExpression cell(emitter_, r_.nodes, r_.accesses, std::move(point), -1);
     cell.set_addresses({step_addresses_[at].data(), r_.accesses.size()});
     for (std::size_t id = 0; id < r_.nodes.size(); ++id) {
@@ -254,13 +266,28 @@ class RecurrenceEmitter {
 
   /// Of the gates [first, last) for one panel of units, by gate and row. `input`: a scratch block.
   std::vector<Values> products(std::int64_t first, std::int64_t last, Value* input, Value* panel) {
-    const std::int64_t gates = last - first, sums = gates * rows_here_;
+    std::vector<Values> all(static_cast<std::size_t>(last - first));
+    for (std::int64_t side = 0; side < sides_; ++side) {
+      Value* rows = bytes_on(input, side * rows_of_side_ * row_bytes());
+      const std::vector<Values> part =
+          products(first, last, directions_[static_cast<std::size_t>(side)], rows, panel);
+      for (std::size_t gate = 0; gate < all.size(); ++gate) {
+        all[gate].insert(all[gate].end(), part[gate].begin(), part[gate].end());
+      }
+    }
+    return all;
+  }
+
+  /// Those of the rows of one direction.
+  std::vector<Values> products(std::int64_t first, std::int64_t last, Value* direction,
+                               Value* input, Value* panel) {
+    const std::int64_t gates = last - first, sums = gates * rows_of_side_;
     // Several sums of each product where few products would wait for each other's additions.
     const std::int64_t chains = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
     constexpr std::int64_t run = 4, straight = 16;
     const std::int64_t gate_bytes = panels_ * r_.units * r_.panel_width * 4;
     Value* matrix =
-        b_.CreateAdd(b_.CreateMul(direction_, emitter_.i64(r_.gates)), emitter_.i64(first));
+        b_.CreateAdd(b_.CreateMul(direction, emitter_.i64(r_.gates)), emitter_.i64(first));
     Value* offset = b_.CreateAdd(b_.CreateMul(matrix, emitter_.i64(gate_bytes)),
                                  b_.CreateMul(panel, emitter_.i64(r_.units * r_.panel_width * 4)));
     Value* weights = b_.CreateGEP(b_.getInt8Ty(),
@@ -288,7 +315,7 @@ class RecurrenceEmitter {
       for (std::int64_t chain = 1; chain < chains; ++chain) {
         total = b_.CreateFAdd(total, state[static_cast<std::size_t>(chain * sums + sum)]);
       }
-      result[static_cast<std::size_t>(sum / rows_here_)].push_back(total);
+      result[static_cast<std::size_t>(sum / rows_of_side_)].push_back(total);
     }
     return result;
   }
@@ -300,15 +327,15 @@ class RecurrenceEmitter {
     Value* weights = values[values.size() - 2];
     Value* input = values.back();
     Values factors;
-    for (std::int64_t row = 0; row < rows_here_; ++row) {
+    for (std::int64_t row = 0; row < rows_of_side_; ++row) {
       Value* factor = emit_load(emitter_, f32, bytes_on(input, row * row_bytes() + k * 4), 1, 1);
       factors.push_back(splat(emitter_, factor, lanes_));
     }
     for (std::int64_t gate = 0; gate < gates; ++gate) {
       Value* column = emit_load(
           emitter_, f32, bytes_on(weights, gate * gate_bytes + k * r_.panel_width * 4), 1, lanes_);
-      for (std::int64_t row = 0; row < rows_here_; ++row) {
-        const auto at = static_cast<std::size_t>((chain * gates + gate) * rows_here_ + row);
+      for (std::int64_t row = 0; row < rows_of_side_; ++row) {
+        const auto at = static_cast<std::size_t>((chain * gates + gate) * rows_of_side_ + row);
         values[at] =
             multiply_add(emitter_, factors[static_cast<std::size_t>(row)], column, values[at]);
       }
@@ -326,10 +353,12 @@ class RecurrenceEmitter {
   const std::int64_t panels_;
   const std::int64_t early_;  ///< gates that multiply state 0
   const std::int64_t rows_;   ///< of one item
-  std::int64_t rows_here_ = 0;
-  Value* direction_ = nullptr;
-  Value* step_ = nullptr;
-  Values row_numbers_;
+  /// Directions of one item. Short steps of both directions fill each other's waits.
+  const std::int64_t sides_;
+  std::int64_t rows_of_side_ = 0;      ///< of the item under construction
+  std::int64_t rows_here_ = 0;         ///< of all its sides, one side after another
+  Values directions_, steps_;          ///< by side
+  Values row_numbers_;                 ///< by row: of the batch
   std::vector<Values> row_addresses_;  ///< by row: of the accesses, then of the stores
   std::vector<std::vector<PartialAddress>> step_addresses_;
 };
