@@ -1,4 +1,5 @@
-// Pads and scatters whose places are known. Exporters write the assignment to a slice as a scatter to the indices of a box.
+// Pads and scatters whose places are known. Exporters write the assignment to a slice as a scatter
+// to the indices of a box.
 #include "passes/canonical_copies.hpp"
 
 #include <algorithm>
@@ -17,7 +18,9 @@ Value part(Value x, std::size_t axis, std::int64_t low, std::int64_t high) {
   return slice(x, starts, limits);
 }
 
-Value mirrored(Value x, std::size_t axis) { return x.graph().add_one(op::Reverse{{static_cast<std::int64_t>(axis)}}, {x}); }
+Value mirrored(Value x, std::size_t axis) {
+  return x.graph().add_one(op::Reverse{{static_cast<std::int64_t>(axis)}}, {x});
+}
 
 Value repeated(Value x, std::size_t axis, std::int64_t times) {
   Shape shape = x.shape();
@@ -42,7 +45,7 @@ Value padded(Value x, std::size_t axis, std::int64_t low, std::int64_t high, Pad
   if (low > 0) {
     parts.insert(parts.begin(), mode == PadMode::reflect ? mirrored(part(x, axis, 1, low + 1), axis)
                                 : mode == PadMode::wrap  ? part(x, axis, n - low, n)
-                                                         : repeated(part(x, axis, 0, 1), axis, low));
+                                                        : repeated(part(x, axis, 0, 1), axis, low));
   }
   if (high > 0) {
     parts.push_back(mode == PadMode::reflect ? mirrored(part(x, axis, n - 1 - high, n - 1), axis)
@@ -52,10 +55,13 @@ Value padded(Value x, std::size_t axis, std::int64_t low, std::int64_t high, Pad
   return parts.size() == 1 ? x : concat(parts, static_cast<std::int64_t>(axis));
 }
 
-/// Where the box that the indices [e0, e1, ..., depth] name starts, if they are start + (i0, i1, ...) for every position.
+/// Where the box that the indices [e0, e1, ..., depth] name starts, if they are start + (i0, i1,
+/// ...) for every position.
 std::optional<Dims> box_start(const Tensor& indices, const Dims& x) {
   const std::size_t depth = indices.dims().size() - 1;
-  if (indices.dtype() != i64 || indices.elements() == 0 || indices.dims().back() != static_cast<std::int64_t>(depth)) return std::nullopt;
+  if (indices.dtype() != i64 || indices.elements() == 0 ||
+      indices.dims().back() != static_cast<std::int64_t>(depth))
+    return std::nullopt;
   const std::span<const std::int64_t> numbers = indices.as<std::int64_t>();
   Dims start, position(depth, 0);
   for (std::size_t axis = 0; axis < depth; ++axis) {
@@ -67,7 +73,8 @@ std::optional<Dims> box_start(const Tensor& indices, const Dims& x) {
       const std::int64_t number = numbers[at + axis];
       if (number + (number < 0 ? x[axis] : 0) != start[axis] + position[axis]) return std::nullopt;
     }
-    for (std::size_t axis = depth; axis-- > 0 && ++position[axis] == indices.dims()[axis];) position[axis] = 0;
+    for (std::size_t axis = depth; axis-- > 0 && ++position[axis] == indices.dims()[axis];)
+      position[axis] = 0;
   }
   return start;
 }
@@ -86,22 +93,27 @@ Value assigned(Value x, Value updates, const Dims& start, std::size_t axis) {
 
 }  // namespace
 
-Result<bool> canonical_pad(Rewriter& rewriter, std::int32_t index, const Node& node, const op::Pad& pad) {
+Result<bool> canonical_pad(Rewriter& rewriter, std::int32_t index, const Node& node,
+                           const op::Pad& pad) {
   Value x = rewriter.values_of(node)[0];
   if (pad.mode == PadMode::constant || !x.type().is_static()) return false;
   for (std::size_t axis = 0; axis < pad.low.size(); ++axis) {
     const std::int64_t low = pad.low[axis], high = pad.high[axis];
     if (low < 0 || high < 0 || !has_border(pad.mode, extent(x, axis), low, high)) return false;
   }
-  for (std::size_t axis = 0; axis < pad.low.size(); ++axis) x = padded(x, axis, pad.low[axis], pad.high[axis], pad.mode);
+  for (std::size_t axis = 0; axis < pad.low.size(); ++axis)
+    x = padded(x, axis, pad.low[axis], pad.high[axis], pad.mode);
   rewriter.replace(index, Values{x});
   return true;
 }
 
-Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Node& node, const op::ScatterNd& scatter) {
+Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Node& node,
+                               const op::ScatterNd& scatter) {
   const Values inputs = rewriter.values_of(node);
   const auto* indices = rewriter.target().node(inputs[1].id()).op.as<op::Constant>();
-  if (scatter.mode != ScatterMode::assign || !indices || !inputs[0].type().is_static() || !inputs[2].type().is_static()) return false;
+  if (scatter.mode != ScatterMode::assign || !indices || !inputs[0].type().is_static() ||
+      !inputs[2].type().is_static())
+    return false;
   const auto start = box_start(indices->value, inputs[0].type().dims());
   if (!start) return false;
   rewriter.replace(index, Values{assigned(inputs[0], inputs[2], *start, 0)});

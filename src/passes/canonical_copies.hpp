@@ -6,9 +6,12 @@
 namespace rlx::passes {
 
 /// pad by reflection, edges or wrapping = concat(view of x, x, view of x), axis by axis.
-Result<bool> canonical_pad(Rewriter& rewriter, std::int32_t index, const Node& node, const op::Pad& pad);
+Result<bool> canonical_pad(Rewriter& rewriter, std::int32_t index, const Node& node,
+                           const op::Pad& pad);
 
-/// scatter_nd(x, the indices of a box, updates) = concat(x before, updates, x behind), axis by axis.
-Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Node& node, const op::ScatterNd& scatter);
+/// scatter_nd(x, the indices of a box, updates) = concat(x before, updates, x behind), axis by
+/// axis.
+Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Node& node,
+                               const op::ScatterNd& scatter);
 
 }  // namespace rlx::passes

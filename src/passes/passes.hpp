@@ -32,7 +32,7 @@ Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& 
 Result<Graph> recognise(const Graph& graph);
 
 /// The forms that regions want: reductions keep their dims, contractions have one free dim of b, convolutions have no bias and are
-/// not transposed, means are sums.
+/// not transposed, means are sums, pads that take from x and assignments to boxes of x are concatenations.
 Result<Graph> canonicalise(const Graph& graph);
 
 /// Convolutions and pools over channels-last images; transposes move down through what does not care and cancel.

@@ -523,6 +523,9 @@ class PlanBuilder {
     const double cells = points_of(projected.dims());
     loop::Kernel kernel{buffers.declared, std::move(walk)};
     add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence", 2 * cells * static_cast<double>(layout.units), 8 * cells);
+    // A direction of a batch row walks alone.
+    Step& step = plan_.steps.back();
+    step.threads = static_cast<std::int32_t>(std::min<std::int64_t>(step.threads, layout.directions * layout.batch));
   }
 
   void add_projection(const Node& root, const RecurrentLayout& layout, std::int32_t target) {

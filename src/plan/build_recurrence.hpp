@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN layers as two kernels: the inputs' products of all steps (a contraction), then the walk over the steps.
+// LSTM, GRU and RNN layers as two kernels: the inputs' products of all steps (a contraction), then
+// the walk over the steps.
 #pragma once
 
 #include <optional>
@@ -24,20 +25,27 @@ struct RecurrentLayout {
   std::int64_t panel_width(const codegen::Target& target) const;
 };
 
-/// The layout of an LSTM, GRU or RNN for which kernels can be generated: f32, weights that are constant, whole sequences, and
-/// the same functions in both directions. Nothing for other nodes.
-std::optional<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node, const std::vector<bool>& weight_only);
+/// The layout of an LSTM, GRU or RNN for which kernels can be generated: f32, weights that are
+/// constant, whole sequences, and the same functions in both directions. Nothing for other nodes.
+std::optional<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node,
+                                                const std::vector<bool>& weight_only);
 
-/// Adds to a contraction over (direction, step, batch row, gate and unit) what it stores into `target` [D,S,B,G*H]: the sum and
-/// the biases that the cell does not add itself.
-void add_projection_epilogue(const RecurrentLayout& layout, const Node& node, const Locate& locate, std::int32_t target,
-                             loop::Contraction& contraction, KernelBuffers& buffers);
+/// Adds to a contraction over (direction, step, batch row, gate and unit) what it stores into
+/// `target` [D,S,B,G*H]: the sum and the biases that the cell does not add itself.
+void add_projection_epilogue(const RecurrentLayout& layout, const Node& node, const Locate& locate,
+                             std::int32_t target, loop::Contraction& contraction,
+                             KernelBuffers& buffers);
 
 /// R for the walk: [direction][gate][panel][k][panel_width].
-WeightPlan packed_recurrence(const RecurrentLayout& layout, const View& r, const codegen::Target& target);
+WeightPlan packed_recurrence(const RecurrentLayout& layout, const View& r,
+                             const codegen::Target& target);
 
-/// The walk: `projected` [D,S,B,G*H] and `recurrence` are plan buffers, `results` those of y, h and (LSTM) c.
-loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& node, const Locate& locate, std::int32_t projected,
-                                     std::int32_t recurrence, const std::vector<std::int32_t>& results, KernelBuffers& buffers);
+/// The walk: `projected` [D,S,B,G*H] and `recurrence` are plan buffers, `results` those of y, h and
+/// (LSTM) c.
+loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& node,
+                                     const Locate& locate, std::int32_t projected,
+                                     std::int32_t recurrence,
+                                     const std::vector<std::int32_t>& results,
+                                     KernelBuffers& buffers);
 
 }  // namespace rlx::plan

@@ -216,7 +216,8 @@ TEST(RecurrentLayer, reads_views_and_is_read_through_them) {
   const Value state =
       slice(graph.input("h0", f32, {4, batch, units}), {2, 0, 0}, {4, batch, units});
   const op::Gru gru{.direction = Direction::bidirectional, .linear_before_reset = true};
-  const std::vector<Value> results = graph.add(gru, std::vector<Value>{turned, w, r, b, Value(), state});
+  const std::vector<Value> results =
+      graph.add(gru, std::vector<Value>{turned, w, r, b, Value(), state});
   const Value joined = reshape(transpose(results[0], {2, 0, 1, 3}), {batch, steps, 2 * units});
   graph.output("y", relu(joined));
   graph.output("h", results[1]);
