@@ -117,7 +117,10 @@ Result<Samples> quiet_sample(Runner& runner, const BenchOptions& options) {
   return best;
 }
 
-double rounded(double value, double unit) { return std::round(value / unit) * unit; }
+// The number that prints with so many digits behind the point.
+double rounded(double value, int digits) {
+  return std::stod(fmt::format("{:.{}f}", value, digits));
+}
 
 Json figures(const BenchOptions& options, const PreparedModel& model, const CompiledGraph& program,
              double compile_ms, double first_run_ms, const Samples& samples) {
@@ -128,11 +131,11 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"threads", report.threads},
             {"precision", options.precision},
             {"kernels", report.kernels},
-            {"load_ms", rounded(model.load_ms, 1e-3)},
-            {"compile_ms", rounded(compile_ms, 1e-3)},
-            {"first_run_ms", rounded(first_run_ms, 1e-4)},
-            {"median_ms", rounded(samples.median(), 1e-5)},
-            {"p90_ms", rounded(samples.p90(), 1e-5)},
+            {"load_ms", rounded(model.load_ms, 3)},
+            {"compile_ms", rounded(compile_ms, 3)},
+            {"first_run_ms", rounded(first_run_ms, 4)},
+            {"median_ms", rounded(samples.median(), 5)},
+            {"p90_ms", rounded(samples.p90(), 5)},
             {"runs", samples.milliseconds.size()},
             {"allocations_per_run", nullptr},
             {"weights_bytes", memory.weights_bytes},
@@ -140,7 +143,7 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"arena_lower_bound_bytes", memory.arena_lower_bound_bytes},
             {"peak_rss_bytes", peak_rss_bytes()},
             {"predicted_ms", report.predicted_ms},
-            {"others", rounded(samples.others, 1e-3)}};
+            {"others", rounded(samples.others, 3)}};
   if (samples.allocations_per_run) json["allocations_per_run"] = *samples.allocations_per_run;
   return json;
 }
@@ -150,7 +153,7 @@ Json profile_rows(const std::vector<KernelProfile>& kernels) {
   for (const KernelProfile& kernel : kernels) {
     rows.push_back({{"kernel", kernel.name},
                     {"region", kernel.region},
-                    {"median_us", rounded(kernel.median_us, 1e-3)},
+                    {"median_us", rounded(kernel.median_us, 3)},
                     {"flops", kernel.flops},
                     {"bytes", kernel.bytes}});
   }

@@ -61,6 +61,26 @@ TEST_P(TextFormOfOp, ReadsBackAsTheSameGraph) {
   }
 }
 
+// Other numbers, in fields and types: ops refuse them or take them, nothing else.
+TEST_P(TextFormOfOp, SurvivesOtherNumbers) {
+  std::mt19937 random(5);
+  for (const Sample& sample : GetParam()->samples()) {
+    const std::string good = print(sample_graph(sample));
+    for (int i = 0; i < 60; ++i) {
+      std::string text = good;
+      for (int k = 0; k <= i % 3; ++k) {
+        const std::size_t at = text.find_first_of("0123456789", random() % text.size());
+        const std::size_t end = text.find_first_not_of("0123456789", at);
+        if (at == std::string::npos || text[at - 1] == '%') continue;
+        const char* numbers[] = {"0", "1", "-1", "7", "[]", "4611686018427387904", "-2147483649"};
+        text.replace(at, end - at, numbers[random() % std::size(numbers)]);
+      }
+      const auto graph = parse(text);
+      EXPECT_TRUE(!graph.ok() || verify(*graph).ok()) << text;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, TextFormOfOp, testing::ValuesIn(all_ops().begin(), all_ops().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
