@@ -73,6 +73,17 @@ Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& nod
   return true;
 }
 
+// pow(x, 2) = x * x; pow(x, 3) = x * x * x: as exact, and far cheaper
+Result<bool> expand_power(Rewriter& rewriter, std::int32_t index, const Node& node) {
+  if (!node.op.is<op::Pow>() || !node.results[0].is_static()) return false;
+  const Values in = rewriter.values_of(node);
+  const auto exponent = uniform(rewriter.target(), in[1].id());
+  if (!(in[0].type() == node.results[0]) || (exponent != 2.0 && exponent != 3.0)) return false;
+  const Value square = in[0] * in[0];
+  rewriter.replace(index, Values{exponent == 2.0 ? square : square * in[0]});
+  return true;
+}
+
 }  // namespace
 
 Result<Graph> simplify(const Graph& graph) {
@@ -81,7 +92,8 @@ Result<Graph> simplify(const Graph& graph) {
       rewriter.replace(index, std::vector<ValueId>{*same});
       return true;
     }
-    return merge_views(rewriter, index, node);
+    RLX_ASSIGN(const bool expanded, expand_power(rewriter, index, node));
+    return expanded ? Result<bool>(true) : merge_views(rewriter, index, node);
   });
 }
 
