@@ -15,28 +15,31 @@
 namespace rlx {
 
 struct ImportOptions {
-  /// Dims of inputs that are known before the import, by input name: shape arithmetic folds with them at once.
-  /// Without them symbolic dims stay symbols ("batch"); an unnamed dim becomes the symbol "INPUT:AXIS".
+  /// Dims of inputs that are known before the import, by input name: shape arithmetic folds with
+  /// them at once. Without them symbolic dims stay symbols ("batch"); an unnamed dim becomes the
+  /// symbol "INPUT:AXIS".
   std::map<std::string, Dims> input_dims;
-  /// Values that inputs will have, where known. An input [n] or [] of few elements whose value decides dims, axes or
-  /// trip counts is fixed to its value; it stays an input of the graph, but must then be fed that value. Others are
-  /// not looked at.
+  /// Values that inputs will have, where known. An input [n] or [] of few elements whose value
+  /// decides dims, axes or trip counts is fixed to its value; it stays an input of the graph, but
+  /// must then be fed that value. Others are not looked at.
   std::map<std::string, Tensor> input_values;
 };
 
-/// An input that a model declares. Dims as the import would make them: numbers, symbols, "INPUT:AXIS".
+/// An input that a model declares. Dims as the import would make them: numbers, symbols,
+/// "INPUT:AXIS".
 struct DeclaredInput {
   std::string name;
   std::optional<Shape> shape;  ///< nothing where the model tells no rank
   std::optional<DType> dtype;  ///< nothing where it is no tensor of a dtype that rlx has
 };
 
-/// The inputs that an ONNX model wants fed, in order, read without importing it: for binding dims before the import.
+/// The inputs that an ONNX model wants fed, in order, read without importing it: for binding dims
+/// before the import.
 Result<std::vector<DeclaredInput>> onnx_declared_inputs(const std::filesystem::path& file);
 
-/// An ONNX model file as a graph with its weights attached (mapped, not copied, where the file allows).
-/// External data must lie in the model's folder. Errors: bad_input for a broken file, unsupported with every op and type that
-/// is missing, all at once.
+/// An ONNX model file as a graph with its weights attached (mapped, not copied, where the file
+/// allows). External data must lie in the model's folder. Errors: bad_input for a broken file,
+/// unsupported with every op and type that is missing, all at once.
 Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions& options = {});
 
 /// The same from memory (which must outlive the call only); external data is refused.
@@ -47,7 +50,8 @@ Result<Tensor> read_tensor_proto(const std::filesystem::path& file);
 Result<Tensor> read_npy(const std::filesystem::path& file);
 /// The arrays of a NumPy archive (numpy.savez, not compressed), by name without ".npy".
 Result<std::map<std::string, Tensor>> read_npz(const std::filesystem::path& file);
-/// Writes a .npy file: bf16 as its bits in uint16, 8-bit floats as uint8, 4-bit integers one a byte.
+/// Writes a .npy file: bf16 as its bits in uint16, 8-bit floats as uint8, 4-bit integers one a
+/// byte.
 Status write_npy(const std::filesystem::path& file, const Tensor& tensor);
 
 }  // namespace rlx
