@@ -44,16 +44,17 @@ Graph& Graph::operator=(const Graph& other) {
 namespace {
 
 // The name under which a leaf is known to users; inputs, params and states share one name space.
-std::optional<std::string> public_name(const Op& op) {
-  if (const auto* input = op.as<op::Input>()) return input->name;
-  if (const auto* param = op.as<op::Param>()) return param->name;
-  if (const auto* state = op.as<op::State>()) return state->name;
-  return std::nullopt;
+const std::string* public_name(const Op& op) {
+  if (const auto* input = op.as<op::Input>()) return &input->name;
+  if (const auto* param = op.as<op::Param>()) return &param->name;
+  if (const auto* state = op.as<op::State>()) return &state->name;
+  return nullptr;
 }
 
 void require_new_name(const Graph& graph, const std::string& name) {
   for (const Node& node : graph.nodes()) {
-    if (public_name(node.op) == name) {
+    const std::string* taken = public_name(node.op);
+    if (taken && *taken == name) {
       throw Exception(bad_input("The name ({}) is taken by another input, param or state.", name));
     }
   }

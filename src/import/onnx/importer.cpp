@@ -81,13 +81,8 @@ bool is_repeated_inside(const Frame& frame, const Value& value) {
 }  // namespace
 
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
-  for (const FunctionProto& function : model.functions) {
-    if (function.name == node.op_type && function.domain == node.domain &&
-        function.overload == node.overload) {
-      return &function;
-    }
-  }
-  return nullptr;
+  const auto found = model.function_index.find({node.domain, node.op_type, node.overload});
+  return found == model.function_index.end() ? nullptr : &model.functions[found->second];
 }
 
 bool Importer::knows(const Frame& frame, const std::string& name) const {

@@ -2,6 +2,7 @@
 // file: TensorProto holds spans.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -115,6 +116,8 @@ struct ModelProto {
   OpsetImports opsets;
   GraphProto graph;
   std::vector<FunctionProto> functions;
+  /// Positions in `functions` by domain, name and overload.
+  std::map<std::array<std::string, 3>, std::size_t> function_index;
 };
 
 /// Reads a model or a single tensor; throws where the bytes are broken. Spans point into `bytes`.

@@ -142,6 +142,10 @@ bool NodeContext::wants(int i) const {
 
 Value NodeContext::folded(Value value) const {
   if (graph().node(value.id()).op.is<op::Constant>() || node_.inputs.empty()) return value;
+  // Loops may run for long: importing does not wait for them.
+  for (const AttributeProto& attribute : node_.attributes) {
+    if (!attribute.graphs.empty()) return value;
+  }
   for (int i = 0; i < input_count(); ++i) {
     if (!has(i)) continue;
     if (is_sequence(i) || !graph().node(in(i).id()).op.is<op::Constant>()) return value;
