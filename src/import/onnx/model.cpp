@@ -290,8 +290,8 @@ ModelProto Decoder::model(ByteSpan bytes) {
   }
   for (std::size_t i = 0; i < out.functions.size(); ++i) {
     const FunctionProto& function = out.functions[i];
-    const auto [found, added] =
-        out.function_index.emplace(std::array{function.domain, function.name, function.overload}, i);
+    const auto [found, added] = out.function_index.emplace(
+        std::array{function.domain, function.name, function.overload}, i);
     if (!added) fail("The function ({}) is defined twice.", function.name);
   }
   if (!has_graph) fail("The file holds no graph: it is no ONNX model.");

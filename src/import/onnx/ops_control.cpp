@@ -224,7 +224,58 @@ void scan_node(NodeContext& c) {
   }
 }
 
-constexpr OpEntry entries[] = {{"If", 1, if_node}, {"Loop", 1, loop_node}, {"Scan", 9, scan_node}};
+// Scan-8: axis 0 is the batch, axis 1 the steps; every item is scanned by itself.
+void scan_batched(NodeContext& c) {
+  const GraphProto& graph = body_of(c, "body");
+  const auto scanned = c.integer("num_scan_inputs");
+  const auto carries = c.input_count() - 1 - scanned;
+  if (c.has(0)) fail_unsupported("Sequences of different lengths are not supported.");
+  if (scanned < 1 || carries < 0 || static_cast<int>(graph.inputs.size()) != c.input_count() - 1) {
+    fail("The body does not fit ({}) scanned and ({}) carried values.", scanned, carries);
+  }
+  const Axes reverse = list_of(c, "directions", static_cast<std::size_t>(scanned));
+  const auto names = c.importer().captures(c.frame(), {&graph});
+  op::Scan attributes;
+  attributes.carries = carries;
+  attributes.scanned = scanned;
+  attributes.length = static_dim(c.in(c.input_count() - 1), 1);
+  std::vector<Values> results(graph.outputs.size());
+  for (std::int64_t item = 0; item < static_dim(c.in(1), 0); ++item) {
+    Values operands;
+    std::vector<Formal> formals{{"step of " + graph.name, {i64, {}}, {}}};
+    for (int i = 1; i < c.input_count(); ++i) {
+      const Value whole = c.in(i);
+      Value x = slice_axis(c, whole, 0, item, item + 1);
+      x = reshape(x, Shape(x.shape().begin() + 1, x.shape().end()));
+      Type type = x.type();
+      if (i > carries) {
+        type.shape.erase(type.shape.begin());
+        if (reverse[static_cast<std::size_t>(i - 1 - carries)] != 0) {
+          x = c.add(op::Reverse{{0}}, {x});
+        }
+      }
+      operands.push_back(x);
+      formals.push_back({graph.inputs[static_cast<std::size_t>(i - 1)].name, type, {}});
+    }
+    if (!attributes.body) {
+      attributes.body =
+          std::make_shared<const Graph>(c.importer().build_graph(c.frame(), graph, formals, names));
+    }
+    const Values captured = captured_values(c, names);
+    operands.insert(operands.end(), captured.begin(), captured.end());
+    const Values values = c.add_all(attributes, operands);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      results[k].push_back(unsqueeze_axes(values[k], {0}));
+    }
+  }
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (results[k].empty()) fail_unsupported("An empty batch is not supported.");
+    c.set(static_cast<int>(k), concat(results[k], 0));
+  }
+}
+
+constexpr OpEntry entries[] = {
+    {"If", 1, if_node}, {"Loop", 1, loop_node}, {"Scan", 9, scan_node}, {"Scan", 8, scan_batched}};
 
 }  // namespace
 

@@ -139,7 +139,7 @@ void roi_align(NodeContext& c) {
   const std::string transform = c.text("coordinate_transformation_mode",
                                        c.version() < 16 ? "output_half_pixel" : "half_pixel");
   const bool half_pixel = transform == "half_pixel";
-  if (mode != "avg") fail_unsupported("The mode ({}) is not supported.", mode);
+  if (mode != "avg" && mode != "max") fail("The mode ({}) is unknown.", mode);
   if (samples <= 0) fail_unsupported("A sampling ratio that data decides is not supported.");
   if (height <= 0 || width <= 0 || x.rank() != 4) fail("The output size does not fit.");
   const Dim count = regions.shape()[0];
@@ -161,9 +161,10 @@ void roi_align(NodeContext& c) {
   const Value images = gather(cast(x, f32), items);
   const Value pixels = weighted_pixels(
       c, images,
-      {spread(down, true, count, rows, columns), spread(across, false, count, rows, columns)});
+      {spread(down, true, count, rows, columns), spread(across, false, count, rows, columns)},
+      mode == "max");
   const Value apart = reshape(pixels, {count, x.shape()[1], height, samples, width, samples});
-  c.set(cast(mean(apart, {3, 5}), x.dtype()));
+  c.set(cast(mode == "max" ? max_over(apart, {3, 5}) : mean(apart, {3, 5}), x.dtype()));
 }
 
 constexpr OpEntry entries[] = {{"DeformConv", 19, deform_conv}, {"RoiAlign", 10, roi_align}};

@@ -75,7 +75,7 @@ std::vector<Neighbour> neighbours(NodeContext& c, Value x, const std::string& mo
 }
 
 Value weighted_pixels(NodeContext& c, const Value& image,
-                      const std::vector<std::vector<Neighbour>>& axes) {
+                      const std::vector<std::vector<Neighbour>>& axes, bool maximum) {
   const Shape& s = image.shape();
   const Dim pixels = product_of(Shape(s.begin() + 2, s.end()));
   const Value flat = reshape(image, {s[0], s[1], pixels});
@@ -97,7 +97,7 @@ Value weighted_pixels(NodeContext& c, const Value& image,
         broadcast(reshape(place, {points[0], 1, points[1]}), {points[0], s[1], points[1]});
     const Value pixel = c.add(op::GatherElements{2}, {flat, index});
     const Value term = pixel * reshape(weight, {points[0], 1, points[1]});
-    total = total ? total + term : term;
+    total = !total ? term : maximum ? max(total, term) : total + term;
     std::size_t axis = axes.size();
     while (axis > 0 && ++pick[axis - 1] == axes[axis - 1].size()) pick[--axis] = 0;
     if (axis == 0) return total;

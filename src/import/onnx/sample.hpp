@@ -34,8 +34,9 @@ std::vector<Neighbour> neighbours(NodeContext& c, Value x, const std::string& mo
 
 /// Sum over all combinations of neighbours of weight times pixel.
 /// image [N, C, spatial...]; one list of neighbours for each spatial axis; result [N, C, P].
-/// A place outside the image must carry the weight 0; it is clamped.
+/// A place outside the image must carry the weight 0; it is clamped. With `maximum`, the largest of
+/// the weighted pixels instead of their sum.
 Value weighted_pixels(NodeContext& c, const Value& image,
-                      const std::vector<std::vector<Neighbour>>& axes);
+                      const std::vector<std::vector<Neighbour>>& axes, bool maximum = false);
 
 }  // namespace rlx::onnx
