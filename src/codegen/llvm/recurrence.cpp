@@ -1,5 +1,7 @@
 // The emitter of recurrent layers: one loop over the steps for a few batch rows of one direction;
 // the states stay in scratch, the products of a panel of units stay in registers.
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 
 #include "codegen/llvm/scalar_emitter.hpp"
@@ -83,8 +85,7 @@ class RecurrenceEmitter {
     if (rest > 0) body(emitter_.i64(whole), tail_mask(emitter_, emitter_.i64(rest), lanes_));
   }
 
-  // ---- addresses of accesses: per row, then per step
-  // ---------------------------------------------
+  // ---- addresses of accesses: per row, then per step -----
 
   Value* move(Value* pointer, Value* index, std::int64_t stride) {
     if (stride == 0) return pointer;
@@ -99,8 +100,7 @@ class RecurrenceEmitter {
     return move(pointer, row_numbers_[at], access.strides[1]);
   }
 
-  // ---- the walk
-  // ------------------------------------------------------------------------------------
+  // ---- the walk -----
 
   void emit_rows(Value* first, std::int64_t rows) {
     rows_of_side_ = rows;
@@ -176,7 +176,12 @@ class RecurrenceEmitter {
 
   void emit_step(Value* count, Value* old_state, Value* new_state) {
     steps_.clear();
-    for (Value* direction : directions_) steps_.push_back(data_step(count, direction));
+    next_steps_.clear();
+    Value* next_count = b_.CreateAdd(count, emitter_.i64(1));
+    for (Value* direction : directions_) {
+      steps_.push_back(data_step(count, direction));
+      next_steps_.push_back(data_step(next_count, direction));
+    }
     step_addresses_.clear();
     for (std::int64_t number = 0; number < rows_here_; ++number) {
       const Values& row = row_addresses_[static_cast<std::size_t>(number)];
@@ -218,8 +223,7 @@ class RecurrenceEmitter {
     });
   }
 
-  // ---- the cell
-  // ----------------------------------------------------------------------------------------
+  // ---- the cell -----
 
   /// The nodes at one row and panel; products by gate and row, as far as they are known.
   PointExpression cell_at(const std::vector<Values>& products, std::int64_t row, Value* panel,
@@ -244,8 +248,27 @@ class RecurrenceEmitter {
     return cell;
   }
 
+  /// Asks for what the next step reads at this panel. Long sequences come from far away, and a step
+  /// is too short a run for the processor to see where the next one lies.
+  void prefetch_next_step(Value* panel) {
+    if (panels_ < 4 || r_.steps == 1) return;
+    for (std::int64_t row = 0; row < rows_here_; ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      Value* step = next_steps_[at / static_cast<std::size_t>(rows_of_side_)];
+      for (std::size_t i = 0; i < r_.accesses.size(); ++i) {
+        const loop::Access& access = r_.accesses[i];
+        if (access.strides[2] == 0) continue;
+        Value* pointer = move(row_addresses_[at][i], step, access.strides[2]);
+        pointer = move(pointer, panel, access.strides[3] * r_.panel_width);
+        b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                           {pointer, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+      }
+    }
+  }
+
   void finish_panel(const std::vector<Values>& products, Value* panel, Value* mask,
                     Value* old_state, Value* new_state) {
+    prefetch_next_step(panel);
     for (std::int64_t row = 0; row < rows_here_; ++row) {
       PointExpression cell = cell_at(products, row, panel, mask, old_state);
       Values next;
@@ -261,8 +284,7 @@ class RecurrenceEmitter {
     }
   }
 
-  // ---- products: input * R
-  // ------------------------------------------------------------------------------
+  // ---- products: input * R -----
 
   /// Of the gates [first, last) for one panel of units, by gate and row. `input`: a scratch block.
   std::vector<Values> products(std::int64_t first, std::int64_t last, Value* input, Value* panel) {
@@ -355,11 +377,11 @@ class RecurrenceEmitter {
   const std::int64_t rows_;   ///< of one item
   /// Directions of one item. Short steps of both directions fill each other's waits.
   const std::int64_t sides_;
-  std::int64_t rows_of_side_ = 0;      ///< of the item under construction
-  std::int64_t rows_here_ = 0;         ///< of all its sides, one side after another
-  Values directions_, steps_;          ///< by side
-  Values row_numbers_;                 ///< by row: of the batch
-  std::vector<Values> row_addresses_;  ///< by row: of the accesses, then of the stores
+  std::int64_t rows_of_side_ = 0;           ///< of the item under construction
+  std::int64_t rows_here_ = 0;              ///< of all its sides, one side after another
+  Values directions_, steps_, next_steps_;  ///< by side
+  Values row_numbers_;                      ///< by row: of the batch
+  std::vector<Values> row_addresses_;       ///< by row: of the accesses, then of the stores
   std::vector<std::vector<PartialAddress>> step_addresses_;
 };
 
