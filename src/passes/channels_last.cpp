@@ -108,6 +108,10 @@ class LayoutPass {
     if (perm.empty()) return copy(node);
     if (node.op.info().traits.elementwise) return elementwise(node, perm);
     if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims) return reduce(node, *op, perm);
+    if (const auto* op = node.op.as<op::Gather>(); op && source_.type(node.inputs[1]).rank() == 1) {
+      const auto rank = static_cast<std::int64_t>(perm.size());
+      return moved(node, op::Gather{perm[static_cast<std::size_t>(op->axis < 0 ? op->axis + rank : op->axis)]}, perm);
+    }
     if (const auto* op = node.op.as<op::Concat>()) return concat_node(node, *op, perm);
     if (const auto* op = node.op.as<op::Slice>()) {
       const Axes to = inverse(perm);

@@ -139,11 +139,18 @@ class PlanBuilder {
     return microseconds < worthwhile_us ? 1 : options_.threads;
   }
 
-  void add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers, std::string name, double flops, double points) {
+  /// A map touches no more elements of a buffer than it has points; 0 points: all of the buffer.
+  static double bytes_touched(const BufferPlan& buffer, double points) {
+    const auto bytes = static_cast<double>(buffer.bytes());
+    return points == 0 ? bytes : std::min(bytes, points * static_cast<double>(size_of(buffer.dtype)));
+  }
+
+  /// `points`: of the domain of a nest, 0 for a contraction. `work`: scalar operations besides `flops`.
+  void add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers, std::string name, double flops, double points, double work) {
     Step step{.kind = Step::Kind::kernel, .index = static_cast<std::int32_t>(plan_.kernels.size()), .buffers = std::move(buffers)};
-    for (const std::int32_t buffer : step.buffers) step.bytes += static_cast<double>(plan_.buffers[static_cast<std::size_t>(buffer)].bytes());
+    for (const std::int32_t buffer : step.buffers) step.bytes += bytes_touched(plan_.buffers[static_cast<std::size_t>(buffer)], points);
     step.flops = flops;
-    step.threads = threads_for(flops + points, step.bytes);
+    step.threads = threads_for(flops + work, step.bytes);
     step.name = std::move(name);
     if (current_) {
       step.region = region_text(*current_);
@@ -186,9 +193,10 @@ class PlanBuilder {
     nest.extents = domain.extents;
     nest.parallel_dims = domain.parallel_dims;
     if (uses_indices) nest.error_buffer = buffers.number(error_buffer(), true);
-    const double points = points_of(domain.extents) * static_cast<double>(nest.nodes.size()) / 2;
+    const double points = points_of(domain.extents);
+    const double work = points * static_cast<double>(nest.nodes.size()) / 2;
     loop::Kernel kernel{buffers.declared, std::move(nest)};
-    add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points);
+    add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points, work);
   }
 
   Status add_nest(const Region& region) {
@@ -320,7 +328,7 @@ class PlanBuilder {
     double flops = 2 * points_of(contraction.k_extents) * static_cast<double>(element_count(region.dims));
     loop::Kernel kernel{{}, std::move(contraction)};
     kernel.buffers = buffers.declared;
-    add_kernel(std::move(kernel), buffers.plan_buffers, root.op.is<op::Conv>() ? "conv" : "matmul", flops, 0);
+    add_kernel(std::move(kernel), buffers.plan_buffers, root.op.is<op::Conv>() ? "conv" : "matmul", flops, 0, 0);
     return {};
   }
 
@@ -522,7 +530,7 @@ class PlanBuilder {
     walk.panel_width = width;
     const double cells = points_of(projected.dims());
     loop::Kernel kernel{buffers.declared, std::move(walk)};
-    add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence", 2 * cells * static_cast<double>(layout.units), 8 * cells);
+    add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence", 2 * cells * static_cast<double>(layout.units), 0, 8 * cells);
     // A direction of a batch row walks alone.
     Step& step = plan_.steps.back();
     step.threads = static_cast<std::int32_t>(std::min<std::int64_t>(step.threads, layout.directions * layout.batch));
@@ -549,7 +557,7 @@ class PlanBuilder {
     add_projection_epilogue(layout, root, [this](ValueId id) { return locate(id); }, target, c, buffers);
     const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch, layout.columns(), layout.inputs});
     loop::Kernel kernel{buffers.declared, std::move(c)};
-    add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0);
+    add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0, 0);
   }
 
   // ---- copies, host calls, outputs -----------------------------------------------------------------------------

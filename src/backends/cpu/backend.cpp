@@ -28,9 +28,8 @@ class CpuBackend final : public Backend {
   DeviceInfo info() const override { return cpu::info(); }
 
   Claim claim(const Graph&, const Node& node) const override {
-    // What has a scalar meaning is generated as it is; composites that only the evaluation knows are called.
+    // What has a scalar meaning is generated as it is; what has no body is a primitive or evaluated.
     if (node.op.info().scalar) return {true, "elementwise"};
-    if (node.op.is<op::Resize>()) return {true, "evaluated on the host"};
     if (!node.op.info().body) return {true, "a primitive"};
     return {false, "its body fuses"};
   }
