@@ -103,8 +103,17 @@ void array_feature_extractor(NodeContext& c) {
   c.set(x.rank() == 1 ? unsqueeze_axes(picked, {0}) : picked);
 }
 
-constexpr OpEntry entries[] = {{"TfIdfVectorizer", 9, tf_idf_vectorizer},
-                               {"ArrayFeatureExtractor", 1, array_feature_extractor, "ai.onnx.ml"}};
+// 1 where x exceeds the threshold, else 0.
+void binarizer(NodeContext& c) {
+  const Value x = c.in(0);
+  c.set(cast(greater(x, scalar_like(c, x, c.real("threshold", 0))), x.dtype()));
+}
+
+constexpr OpEntry entries[] = {
+    {"TfIdfVectorizer", 9, tf_idf_vectorizer},
+    {"ArrayFeatureExtractor", 1, array_feature_extractor, "ai.onnx.ml"},
+    {"Binarizer", 1, binarizer, "ai.onnx.ml"},
+};
 
 }  // namespace
 
