@@ -122,6 +122,7 @@ std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b) {
 
 Value slice_axis(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t start,
                  std::int64_t limit) {
+  axis = normal_axis(axis, x.rank());
   if (!x.type().is_static()) {
     const Value at = c.integers_constant({axis});
     return c.add(op::DynamicSliceRange{},

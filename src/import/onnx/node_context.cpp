@@ -88,6 +88,11 @@ std::int64_t normal_axis(std::int64_t axis, int rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
+void require_rank(const Value& value, int rank) {
+  if (value.rank() != rank)
+    fail("A value of ({}) axes is wanted, not {}.", rank, value.type().text());
+}
+
 std::int64_t static_dim(const Value& value, std::int64_t axis) {
   const auto position = static_cast<std::size_t>(normal_axis(axis, value.rank()));
   const Dim& dim = value.shape()[position];

@@ -113,6 +113,8 @@ Axes integers_of(const Tensor& tensor);
 
 /// Axis in [0, rank); throws otherwise.
 std::int64_t normal_axis(std::int64_t axis, int rank);
+/// Throws where the value has another number of axes.
+void require_rank(const Value& value, int rank);
 /// The number of a dim; throws where it is not known.
 std::int64_t static_dim(const Value& value, std::int64_t axis);
 

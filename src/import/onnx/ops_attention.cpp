@@ -12,6 +12,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // [B, S, H*D] -> [B, S, H, D].
 Value with_heads(const Value& x, std::int64_t heads) {
+  require_rank(x, 3);
   if (heads <= 0) fail("The number of heads ({}) is not positive.", heads);
   const Shape& s = x.shape();
   return reshape(x, {s[0], s[1], heads, floor_div(s[2], heads)});
@@ -68,6 +69,7 @@ Value joined(NodeContext& c, const Value& mask, const Value& allowed, DType dtyp
 Value mask_of(NodeContext& c, const AttentionParts& a) {
   Value mask = c.optional(3);
   if (!mask) return mask;
+  if (mask.rank() == 0) fail("The mask has no axes.");
   const Dim keys = length_of(a, a.k), covered = mask.shape().back();
   if (keys.is_static() && covered.is_static() && covered.value() < keys.value()) {
     if (covered.value() == 1 && c.version() < 24) return mask;
@@ -130,6 +132,7 @@ void read_masks(NodeContext& c, AttentionParts& a) {
 Value repeated_heads(const Value& x, const Dim& heads) {
   const Shape& s = x.shape();
   if (s[1] == heads) return x;
+  if (s[1] == Dim(0)) fail("There are no heads.");
   const Dim each = floor_div(heads, s[1]);
   const Value apart = reshape(x, {s[0], s[1], 1, s[2], s[3]});
   return reshape(broadcast(apart, {s[0], s[1], each, s[2], s[3]}), {s[0], heads, s[2], s[3]});

@@ -249,6 +249,7 @@ void scan_batched(NodeContext& c) {
       x = reshape(x, Shape(x.shape().begin() + 1, x.shape().end()));
       Type type = x.type();
       if (i > carries) {
+        if (type.shape.empty()) fail("Input ({}) has no axis to scan.", i);
         type.shape.erase(type.shape.begin());
         if (reverse[static_cast<std::size_t>(i - 1 - carries)] != 0) {
           x = c.add(op::Reverse{{0}}, {x});

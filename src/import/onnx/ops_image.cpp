@@ -100,8 +100,9 @@ void col2im(NodeContext& c) {
   Value flat = c.scalar(i64, 0);
   Axes padded, counts;
   for (std::size_t i = 0; i < rank; ++i) {
-    if (strides[i] <= 0 || dilations[i] <= 0 || pads[i] < 0 || pads[i + rank] < 0) {
-      fail("Strides and dilations must be positive.");
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    for (const auto n : {strides[i], dilations[i], pads[i] + 1, pads[i + rank] + 1}) {
+      if (n <= 0 || n > most) fail("Strides, dilations or padding are wrong.");
     }
     padded.push_back(image[i] + pads[i] + pads[i + rank]);
     counts.push_back((padded[i] - dilations[i] * (block[i] - 1) - 1) / strides[i] + 1);

@@ -53,6 +53,8 @@ std::shared_ptr<const Graph> step_graph(const Recurrence& r, const std::vector<T
 
 // [B, T, H*D] -> [T, B, H, D] as f32.
 Value steps_of(const Value& x, std::int64_t heads) {
+  require_rank(x, 3);
+  if (heads <= 0) fail("The number of heads ({}) is not positive.", heads);
   const Shape& s = x.shape();
   const Value apart = reshape(x, {s[0], s[1], heads, floor_div(s[2], heads)});
   return transpose(cast(apart, f32), {1, 0, 2, 3});
@@ -123,6 +125,7 @@ Value modified(NodeContext& c, const char* name, const Value& x) {
 Value repeated_heads(const Value& x, const Dim& heads) {
   const Shape& s = x.shape();
   if (s[1] == heads) return x;
+  if (s[1] == Dim(0)) fail("There are no heads.");
   const Dim group = floor_div(heads, s[1]);
   const Value apart = reshape(x, {s[0], s[1], 1, s[2], s[3]});
   return reshape(broadcast(apart, {s[0], s[1], group, s[2], s[3]}), {s[0], heads, s[2], s[3]});

@@ -101,6 +101,7 @@ void conv_transpose(NodeContext& c) {
   }
   Value y = pad(conv(x, w, attributes), low, high);
   if (c.has(2)) {
+    require_rank(c.in(2), 1);
     Shape along_channels(spatial + 2, Dim(1));
     along_channels[1] = c.in(2).shape()[0];
     y = y + reshape(c.in(2), along_channels);

@@ -142,6 +142,7 @@ void roi_align(NodeContext& c) {
   if (mode != "avg" && mode != "max") fail("The mode ({}) is unknown.", mode);
   if (samples <= 0) fail_unsupported("A sampling ratio that data decides is not supported.");
   if (height <= 0 || width <= 0 || x.rank() != 4) fail("The output size does not fit.");
+  require_rank(regions, 2);
   const Dim count = regions.shape()[0];
   const auto axis_of = [&](std::int64_t first) {
     const auto edge = [&](std::int64_t column) {

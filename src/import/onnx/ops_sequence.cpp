@@ -61,7 +61,7 @@ void split_to_sequence(NodeContext& c) {
   const bool keep = c.flag("keepdims", true) || c.has(1);
   Axes sizes = c.has(1) ? known_or_fail(c, 1, "split") : Axes{1};
   if (!c.has(1) || c.in(1).rank() == 0) {
-    const auto each = sizes.at(0);
+    const auto each = sizes.empty() ? 0 : sizes[0];
     if (each <= 0) fail("The size ({}) of a part is not positive.", each);
     sizes.clear();
     for (std::int64_t start = 0; start < whole; start += each) {

@@ -373,7 +373,7 @@ void eye_like(NodeContext& c) {
 
 std::int64_t block_size(NodeContext& c) {
   const auto size = c.integer("blocksize");
-  if (size <= 0) fail("The block size ({}) is not positive.", size);
+  if (size <= 0 || size > (1 << 20)) fail("The block size ({}) is wrong.", size);
   return size;
 }
 
