@@ -31,9 +31,6 @@ Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& 
 /// Recognises composites that an exporter took apart (table of equations in recognise.cpp).
 Result<Graph> recognise(const Graph& graph);
 
-/// Mirroring pads, and scatters to places known at compile time, as gathers.
-Result<Graph> as_gathers(const Graph& graph);
-
 /// Real and imaginary parts of short real Fourier transforms as matrix products.
 Result<Graph> transforms_as_products(const Graph& graph);
 

@@ -98,7 +98,6 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
       RLX_ASSIGN(result, passes::recognise(result));
     }
     RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) { return backend.claim(result, node).taken; }));
-    RLX_ASSIGN(result, passes::as_gathers(result));
     RLX_ASSIGN(result, passes::transforms_as_products(result));
     RLX_ASSIGN(result, passes::canonicalise(result));
     RLX_ASSIGN(result, passes::channels_last(result));

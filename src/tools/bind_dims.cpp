@@ -1,4 +1,4 @@
-// Which dims a run has: from the given values, from --dim, and 1 for what is left.
+// Which dims a run has: from the given values, from --dim, and assumed ones for what is left.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -9,7 +9,8 @@ namespace {
 
 class DimBinder {
  public:
-  explicit DimBinder(std::span<const DeclaredInput> inputs) : inputs_(inputs) {}
+  DimBinder(std::span<const DeclaredInput> inputs, const AssumedDims& otherwise)
+      : inputs_(inputs), otherwise_(otherwise) {}
 
   Status bind_value(const DeclaredInput& input, const Tensor& value) {
     if (!input.shape) return {};
@@ -49,13 +50,14 @@ class DimBinder {
       return bad_input("The model tells no shape for the input ({}); give its value.", input.name);
     }
     Dims dims;
-    for (const Dim& dim : *input.shape) {
+    for (std::size_t axis = 0; axis < input.shape->size(); ++axis) {
+      const Dim& dim = (*input.shape)[axis];
       if (dim.is_static()) {
         dims.push_back(dim.value());
         continue;
       }
-      const auto [at, assumed] = bound_.emplace(dim.text(), 1);
-      if (assumed) assumed_.push_back(dim.text());
+      const auto [at, assumed] = bound_.emplace(dim.text(), assumed_size(axis, input.shape->size()));
+      if (assumed) assumed_.push_back(fmt::format("{} = {}", dim.text(), at->second));
       dims.push_back(at->second);
     }
     return dims;
@@ -67,6 +69,12 @@ class DimBinder {
   static Error mismatch(const DeclaredInput& input, const Tensor& value) {
     return bad_input("The value of input ({}) has the dims [{}]; the model wants {}.", input.name,
                      fmt::join(value.dims(), ","), Type{f32, *input.shape}.text().substr(3));
+  }
+
+  // The first axis is the batch.
+  std::int64_t assumed_size(std::size_t axis, std::size_t rank) const {
+    const bool larger = otherwise_.last_axis_alone ? axis + 1 == rank : axis > 0;
+    return larger ? otherwise_.size : 1;
   }
 
   // False where the symbol has another value. Unknown dims take any.
@@ -96,6 +104,7 @@ class DimBinder {
   }
 
   std::span<const DeclaredInput> inputs_;
+  const AssumedDims otherwise_;
   std::map<std::string, std::int64_t> bound_;
   std::vector<std::string> assumed_;
 };
@@ -103,8 +112,9 @@ class DimBinder {
 }  // namespace
 
 Result<BoundDims> bind_dims(std::span<const DeclaredInput> inputs, const NamedTensors& given,
-                            std::span<const std::pair<std::string, std::int64_t>> dims) {
-  DimBinder binder(inputs);
+                            std::span<const std::pair<std::string, std::int64_t>> dims,
+                            const AssumedDims& assumed) {
+  DimBinder binder(inputs, assumed);
   for (const DeclaredInput& input : inputs) {
     const auto value = given.find(input.name);
     if (value != given.end()) RLX_TRY(binder.bind_value(input, value->second));
@@ -120,8 +130,9 @@ Result<BoundDims> bind_dims(std::span<const DeclaredInput> inputs, const NamedTe
     }
   }
   if (!binder.assumed().empty()) {
-    bound.notes.push_back(fmt::format("Dims that nothing gives are taken as 1: {}.",
-                                      fmt::join(binder.assumed(), ", ")));
+    bound.any_assumed = true;
+    bound.notes.push_back(
+        fmt::format("Dims that nothing gives are assumed: {}.", fmt::join(binder.assumed(), ", ")));
   }
   return bound;
 }

@@ -100,6 +100,36 @@ Status take_inputs(PreparedModel& model, const NamedTensors& values) {
   return {};
 }
 
+using DimOptions = std::vector<std::pair<std::string, std::int64_t>>;
+
+Status load_with(const ModelFile& file, const DimOptions& dims, const AssumedDims& assumed,
+                 PreparedModel& model, NamedTensors& values, bool& any_assumed) {
+  RLX_ASSIGN(BoundDims bound, bind_dims(file.inputs(), values, dims, assumed));
+  any_assumed = bound.any_assumed;
+  model.input_dims = std::move(bound.input_dims);
+  model.notes = std::move(bound.notes);
+  RLX_TRY(make_up_inputs(file, model, values));
+  RLX_ASSIGN(model.graph, file.load({model.input_dims, values}));
+  return {};
+}
+
+// Loads the graph. Where the model refuses dims of 1 that nobody gave (an image or a sound that is
+// too small), larger ones are tried; the first refusal is the one that is told.
+Status load_graph(const ModelFile& file, const DimOptions& dims, PreparedModel& model,
+                  NamedTensors& values) {
+  const NamedTensors given = values;
+  bool any_assumed = false;
+  Status first = load_with(file, dims, {}, model, values, any_assumed);
+  if (first.ok() || !any_assumed || first.error().kind != ErrorKind::bad_input) return first;
+  for (const std::int64_t size : {64, 512, 2048}) {
+    for (const bool last_axis_alone : {false, true}) {
+      values = given;
+      if (load_with(file, dims, {size, last_axis_alone}, model, values, any_assumed).ok()) return {};
+    }
+  }
+  return first;
+}
+
 // Params that the graph has no data for: from --input, from the .npz beside the model, else noise.
 Status fill_params(PreparedModel& model, const NamedTensors& given,
                    const std::filesystem::path& file) {
@@ -202,12 +232,8 @@ Result<PreparedModel> prepare_model(const ModelOptions& options) {
   RLX_ASSIGN(NamedTensors values, given_values(options, file));
   std::vector<std::pair<std::string, std::int64_t>> dims;
   for (const std::string& option : options.dims) dims.push_back(split_dim(option));
-  RLX_ASSIGN(BoundDims bound, bind_dims(file.inputs(), values, dims));
-  model.input_dims = std::move(bound.input_dims);
-  model.notes = std::move(bound.notes);
-  RLX_TRY(make_up_inputs(file, model, values));
   begin = Clock::now();
-  RLX_ASSIGN(model.graph, file.load({model.input_dims, values}));
+  RLX_TRY(load_graph(file, dims, model, values));
   model.load_ms += milliseconds(Clock::now() - begin);
   RLX_TRY(take_inputs(model, values));
   RLX_TRY(fill_params(model, values, options.model));

@@ -40,13 +40,21 @@ using NamedTensors = std::map<std::string, Tensor>;
 struct BoundDims {
   std::map<std::string, Dims> input_dims;
   std::vector<std::string> notes;
+  bool any_assumed = false;
+};
+
+/// What dims that nothing gives are taken as.
+struct AssumedDims {
+  std::int64_t size = 1;
+  bool last_axis_alone = false;  ///< of the last axis; else of every axis but the first, which is 1
 };
 
 /// Dims of given values bind the symbols of their inputs; then `dims` (name or INPUT:AXIS, value)
-/// do; what is left is 1, with a note. Errors: names that the model does not have, dims that
+/// do; what is left is assumed, with a note. Errors: names that the model does not have, dims that
 /// contradict.
 Result<BoundDims> bind_dims(std::span<const DeclaredInput> inputs, const NamedTensors& given,
-                            std::span<const std::pair<std::string, std::int64_t>> dims);
+                            std::span<const std::pair<std::string, std::int64_t>> dims,
+                            const AssumedDims& assumed = {});
 
 /// The values input_K of a test_data_set folder, by the order of the declared inputs.
 Result<NamedTensors> read_case(const std::filesystem::path& folder,
