@@ -49,6 +49,23 @@ constexpr float widen(std::uint32_t bits) {
   return std::bit_cast<float>(sign | ((field + 127u - bias) << 23) | (fraction << (23 - mantissa)));
 }
 
+/// The fnuz formats have a bias one above: their bits are those of twice the value, less -0.
+template <int exponent, int mantissa>
+constexpr std::uint8_t narrow_fnuz(float value) {
+  constexpr std::uint32_t nan = 0x80u;
+  const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 31 << 7;
+  const std::uint32_t magnitude =
+      narrow<exponent, mantissa>((sign ? -value : value) * 2, 0x7fu, nan, nan);
+  return static_cast<std::uint8_t>(magnitude == 0 || magnitude == nan ? magnitude
+                                                                      : sign | magnitude);
+}
+
+template <int exponent, int mantissa>
+constexpr float widen_fnuz(std::uint32_t bits) {
+  if (bits == 0x80u) return std::bit_cast<float>(0x7fc00000u);
+  return widen<exponent, mantissa>(bits) / 2;
+}
+
 }  // namespace half_detail
 
 /// IEEE binary16.
@@ -109,7 +126,53 @@ struct Float8E5M2 {
   }
 };
 
+/// 1-4-3 bits with a bias of 8: largest value 240, one NaN (0x80), no infinity, no negative zero.
+struct Float8E4M3FNUZ {
+  std::uint8_t bits = 0;
+  constexpr Float8E4M3FNUZ() = default;
+  constexpr explicit Float8E4M3FNUZ(float value) : bits(half_detail::narrow_fnuz<4, 3>(value)) {}
+  static constexpr Float8E4M3FNUZ from_bits(std::uint8_t bits) {
+    Float8E4M3FNUZ result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+/// 1-5-2 bits with a bias of 16: largest value 57344, one NaN (0x80), no infinity, no negative zero.
+struct Float8E5M2FNUZ {
+  std::uint8_t bits = 0;
+  constexpr Float8E5M2FNUZ() = default;
+  constexpr explicit Float8E5M2FNUZ(float value) : bits(half_detail::narrow_fnuz<5, 2>(value)) {}
+  static constexpr Float8E5M2FNUZ from_bits(std::uint8_t bits) {
+    Float8E5M2FNUZ result;
+    result.bits = bits;
+    return result;
+  }
+};
+
+/// 1-2-1 bits in the low half of a byte: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Saturates; a NaN becomes -0.
+struct Float4E2M1 {
+  std::uint8_t bits = 0;
+  constexpr Float4E2M1() = default;
+  constexpr explicit Float4E2M1(float value)
+      : bits(value != value
+                 ? std::uint8_t{8}
+                 : static_cast<std::uint8_t>(half_detail::narrow<2, 1>(value, 7u, 7u, 0u))) {}
+  static constexpr Float4E2M1 from_bits(std::uint8_t bits) {
+    Float4E2M1 result;
+    result.bits = bits;
+    return result;
+  }
+};
+
 constexpr float to_float(float value) { return value; }
+constexpr float to_float(Float8E4M3FNUZ value) {
+  return half_detail::widen_fnuz<4, 3>(value.bits);
+}
+constexpr float to_float(Float8E5M2FNUZ value) {
+  return half_detail::widen_fnuz<5, 2>(value.bits);
+}
+constexpr float to_float(Float4E2M1 value) { return half_detail::widen<2, 1>(value.bits & 15u); }
 constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }

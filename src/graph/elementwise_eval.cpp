@@ -34,6 +34,8 @@ std::int64_t wrap(DType dtype, std::int64_t value) {
     case DType::boolean: return value != 0;
     case DType::i4: return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 15) ^ 8) - 8;
     case DType::u4: return value & 15;
+    case DType::i2: return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 3) ^ 2) - 2;
+    case DType::u2: return value & 3;
     case DType::i8: return static_cast<std::int8_t>(value);
     case DType::u8: return static_cast<std::uint8_t>(value);
     case DType::i16: return static_cast<std::int16_t>(value);
@@ -51,6 +53,9 @@ double round_float(DType dtype, double value) {
     case DType::bf16: return to_float(BFloat16(static_cast<float>(value)));
     case DType::f8e4m3fn: return to_float(Float8E4M3FN(static_cast<float>(value)));
     case DType::f8e5m2: return to_float(Float8E5M2(static_cast<float>(value)));
+    case DType::f8e4m3fnuz: return to_float(Float8E4M3FNUZ(static_cast<float>(value)));
+    case DType::f8e5m2fnuz: return to_float(Float8E5M2FNUZ(static_cast<float>(value)));
+    case DType::f4e2m1: return to_float(Float4E2M1(static_cast<float>(value)));
     default: return value;
   }
 }
@@ -67,9 +72,8 @@ ScalarDatum truth(bool value) { return {0, value}; }
 
 std::int64_t saturate_to_integer(DType dtype, double value) {
   if (std::isnan(value)) return 0;
-  const int bits = static_cast<int>(size_of(dtype)) * 8;
   const bool is_signed = is_signed_integer(dtype);
-  const int width = dtype == DType::i4 || dtype == DType::u4 ? 4 : bits;
+  const int width = integer_bits(dtype);
   const double low = is_signed ? -std::ldexp(1.0, width - 1) : 0.0;
   const double high = std::ldexp(1.0, is_signed ? width - 1 : width);
   if (value <= low) return is_signed ? (width == 64 ? std::numeric_limits<std::int64_t>::min() : static_cast<std::int64_t>(low)) : 0;
@@ -249,9 +253,12 @@ ScalarDatum load_datum(DType dtype, const std::byte* data, std::int64_t index) {
     case DType::bf16: return {to_float(read<BFloat16>(data, index)), 0};
     case DType::f8e4m3fn: return {to_float(read<Float8E4M3FN>(data, index)), 0};
     case DType::f8e5m2: return {to_float(read<Float8E5M2>(data, index)), 0};
+    case DType::f8e4m3fnuz: return {to_float(read<Float8E4M3FNUZ>(data, index)), 0};
+    case DType::f8e5m2fnuz: return {to_float(read<Float8E5M2FNUZ>(data, index)), 0};
+    case DType::f4e2m1: return {to_float(read<Float4E2M1>(data, index)), 0};
     case DType::c64: return {Complex(read<float>(data, 2 * index), read<float>(data, 2 * index + 1)), 0};
     case DType::c128: return {Complex(read<double>(data, 2 * index), read<double>(data, 2 * index + 1)), 0};
-    case DType::i8: case DType::i4: return {0, read<std::int8_t>(data, index)};
+    case DType::i8: case DType::i4: case DType::i2: return {0, read<std::int8_t>(data, index)};
     case DType::i16: return {0, read<std::int16_t>(data, index)};
     case DType::i32: return {0, read<std::int32_t>(data, index)};
     case DType::u16: return {0, read<std::uint16_t>(data, index)};
@@ -271,13 +278,17 @@ void store_datum(DType dtype, std::byte* data, std::int64_t index, const ScalarD
     case DType::bf16: return write(data, index, BFloat16(static_cast<float>(x)));
     case DType::f8e4m3fn: return write(data, index, Float8E4M3FN(static_cast<float>(x)));
     case DType::f8e5m2: return write(data, index, Float8E5M2(static_cast<float>(x)));
+    case DType::f8e4m3fnuz: return write(data, index, Float8E4M3FNUZ(static_cast<float>(x)));
+    case DType::f8e5m2fnuz: return write(data, index, Float8E5M2FNUZ(static_cast<float>(x)));
+    case DType::f4e2m1: return write(data, index, Float4E2M1(static_cast<float>(x)));
     case DType::c64:
       write(data, 2 * index, static_cast<float>(x));
       return write(data, 2 * index + 1, static_cast<float>(datum.number.imag()));
     case DType::c128:
       write(data, 2 * index, x);
       return write(data, 2 * index + 1, datum.number.imag());
-    case DType::i8: case DType::u8: case DType::i4: case DType::u4: case DType::boolean:
+    case DType::i8: case DType::u8: case DType::i4: case DType::u4: case DType::i2: case DType::u2:
+    case DType::boolean:
       return write(data, index, static_cast<std::uint8_t>(i));
     case DType::i16: case DType::u16: return write(data, index, static_cast<std::uint16_t>(i));
     case DType::i32: case DType::u32: return write(data, index, static_cast<std::uint32_t>(i));

@@ -69,10 +69,15 @@ std::string element_text(DType dtype, const std::byte* data, std::int64_t index)
     case DType::bf16: return narrow_text<BFloat16>(data, index);
     case DType::f8e4m3fn: return narrow_text<Float8E4M3FN>(data, index);
     case DType::f8e5m2: return narrow_text<Float8E5M2>(data, index);
+    case DType::f8e4m3fnuz: return narrow_text<Float8E4M3FNUZ>(data, index);
+    case DType::f8e5m2fnuz: return narrow_text<Float8E5M2FNUZ>(data, index);
+    case DType::f4e2m1: return narrow_text<Float4E2M1>(data, index);
     case DType::i8:
-    case DType::i4: return fmt::format("{}", int{load<std::int8_t>(data, index)});
+    case DType::i4:
+    case DType::i2: return fmt::format("{}", int{load<std::int8_t>(data, index)});
     case DType::u8:
-    case DType::u4: return fmt::format("{}", int{load<std::uint8_t>(data, index)});
+    case DType::u4:
+    case DType::u2: return fmt::format("{}", int{load<std::uint8_t>(data, index)});
     case DType::i16: return fmt::format("{}", load<std::int16_t>(data, index));
     case DType::u16: return fmt::format("{}", load<std::uint16_t>(data, index));
     case DType::i32: return fmt::format("{}", load<std::int32_t>(data, index));
@@ -121,9 +126,14 @@ bool store_element(DType dtype, std::string_view text, std::byte* data, std::int
     case DType::bf16: return read_narrow<BFloat16>(text, data, index);
     case DType::f8e4m3fn: return read_narrow<Float8E4M3FN>(text, data, index);
     case DType::f8e5m2: return read_narrow<Float8E5M2>(text, data, index);
+    case DType::f8e4m3fnuz: return read_narrow<Float8E4M3FNUZ>(text, data, index);
+    case DType::f8e5m2fnuz: return read_narrow<Float8E5M2FNUZ>(text, data, index);
+    case DType::f4e2m1: return read_narrow<Float4E2M1>(text, data, index);
     case DType::i8: return read_element<std::int8_t>(text, data, index);
     case DType::u8: return read_element<std::uint8_t>(text, data, index);
     case DType::i4: return read_within<std::int8_t>(text, -8, 7, data, index);
+    case DType::i2: return read_within<std::int8_t>(text, -2, 1, data, index);
+    case DType::u2: return read_within<std::uint8_t>(text, 0, 3, data, index);
     case DType::u4: return read_within<std::uint8_t>(text, 0, 15, data, index);
     case DType::i16: return read_element<std::int16_t>(text, data, index);
     case DType::u16: return read_element<std::uint16_t>(text, data, index);

@@ -84,7 +84,12 @@ std::string_view descriptor_of(DType dtype) {
     case DType::bf16: return "<u2";
     case DType::f8e4m3fn:
     case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz:
+    case DType::f4e2m1:
+    case DType::u2:
     case DType::u4: return "|u1";
+    case DType::i2:
     case DType::i4: return "|i1";
     default: break;
   }

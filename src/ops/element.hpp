@@ -22,10 +22,14 @@ decltype(auto) with_element_type(DType dtype, Function&& function) {
     case DType::bf16: return function(BFloat16(0.0f));
     case DType::f8e4m3fn: return function(Float8E4M3FN(0.0f));
     case DType::f8e5m2: return function(Float8E5M2(0.0f));
+    case DType::f8e4m3fnuz: return function(Float8E4M3FNUZ(0.0f));
+    case DType::f8e5m2fnuz: return function(Float8E5M2FNUZ(0.0f));
+    case DType::f4e2m1: return function(Float4E2M1(0.0f));
     case DType::c64: return function(std::complex<float>{});
     case DType::c128: return function(std::complex<double>{});
     case DType::i8:
-    case DType::i4: return function(std::int8_t{});
+    case DType::i4:
+    case DType::i2: return function(std::int8_t{});
     case DType::i16: return function(std::int16_t{});
     case DType::i32: return function(std::int32_t{});
     case DType::i64: return function(std::int64_t{});
@@ -34,6 +38,7 @@ decltype(auto) with_element_type(DType dtype, Function&& function) {
     case DType::u64: return function(std::uint64_t{});
     case DType::u8:
     case DType::u4:
+    case DType::u2:
     case DType::boolean: break;
   }
   return function(std::uint8_t{});

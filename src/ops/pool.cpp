@@ -113,7 +113,7 @@ T start_of(Reduction kind, DType dtype) {
   if constexpr (std::is_floating_point_v<T>) {
     return max ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::infinity();
   } else {
-    const int bits = dtype == i4 || dtype == u4 ? 4 : static_cast<int>(size_of(dtype)) * 8;
+    const int bits = integer_bits(dtype);
     if (dtype == u64 || dtype == i64)
       return max ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
     if (is_unsigned_integer(dtype)) return max ? 0 : (std::int64_t{1} << bits) - 1;

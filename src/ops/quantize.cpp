@@ -10,6 +10,8 @@ namespace {
 
 bool is_quantized(DType dtype) {
   switch (dtype) {
+    case DType::i2:
+    case DType::u2:
     case DType::i4:
     case DType::u4:
     case DType::i8:
@@ -17,7 +19,10 @@ bool is_quantized(DType dtype) {
     case DType::i16:
     case DType::u16:
     case DType::f8e4m3fn:
-    case DType::f8e5m2: return true;
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz:
+    case DType::f4e2m1: return true;
     default: return false;
   }
 }
@@ -29,8 +34,10 @@ struct Range {
 
 Range range_of(DType dtype) {
   if (dtype == f8e4m3fn) return {-448, 448};
-  if (dtype == f8e5m2) return {-57344, 57344};
-  const int bits = dtype == i4 || dtype == u4 ? 4 : static_cast<int>(size_of(dtype)) * 8;
+  if (dtype == f8e4m3fnuz) return {-240, 240};
+  if (dtype == f8e5m2 || dtype == f8e5m2fnuz) return {-57344, 57344};
+  if (dtype == f4e2m1) return {-6, 6};
+  const int bits = integer_bits(dtype);
   if (is_unsigned_integer(dtype)) return {0, std::ldexp(1.0, bits) - 1};
   return {-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
 }

@@ -218,9 +218,10 @@ struct Rules<op::Cast> : UnaryRules<op::Cast, DTypes::all> {
     return std::vector<Type>{{a.dtype, args[0].shape}};
   }
   static ScalarValue scalar(const op::Cast& a, ScalarBuilder& builder, std::span<const ScalarValue> x) {
-    const bool narrow_float = a.dtype == f8e4m3fn || a.dtype == f8e5m2;
+    const bool narrow_float =
+        a.dtype == f8e4m3fn || a.dtype == f8e5m2 || a.dtype == f8e4m3fnuz || a.dtype == f8e5m2fnuz;
     if (!narrow_float || !a.saturate) return builder.cast(x[0], a.dtype);
-    const double limit = a.dtype == f8e4m3fn ? 448 : 57344;
+    const double limit = a.dtype == f8e4m3fn ? 448 : a.dtype == f8e4m3fnuz ? 240 : 57344;
     const ScalarValue wide = builder.cast(x[0], f32);
     return builder.cast(scalar::min(scalar::max(wide, -limit), limit), a.dtype);
   }

@@ -13,7 +13,8 @@
 namespace rlx::plan {
 
 bool is_generated(DType dtype) {
-  return !is_complex(dtype) && dtype != f8e4m3fn && dtype != f8e5m2 && dtype != i4 && dtype != u4;
+  const bool narrow = is_float(dtype) ? size_of(dtype) == 1 : integer_bits(dtype) < 8;
+  return !is_complex(dtype) && !narrow;
 }
 
 namespace {

@@ -49,6 +49,11 @@ void fill_floats(Tensor& tensor, NormalNoise& random) {
     case DType::bf16: return fill<BFloat16>(tensor, [&] { return BFloat16(real()); });
     case DType::f8e4m3fn: return fill<Float8E4M3FN>(tensor, [&] { return Float8E4M3FN(real()); });
     case DType::f8e5m2: return fill<Float8E5M2>(tensor, [&] { return Float8E5M2(real()); });
+    case DType::f8e4m3fnuz:
+      return fill<Float8E4M3FNUZ>(tensor, [&] { return Float8E4M3FNUZ(real()); });
+    case DType::f8e5m2fnuz:
+      return fill<Float8E5M2FNUZ>(tensor, [&] { return Float8E5M2FNUZ(real()); });
+    case DType::f4e2m1: return fill<Float4E2M1>(tensor, [&] { return Float4E2M1(real()); });
     case DType::f64:
     case DType::c128: return fill<double>(tensor, [&] { return random.next(); });
     default: return fill<float>(tensor, real);

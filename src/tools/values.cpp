@@ -68,6 +68,10 @@ std::complex<double> element(const TensorView& view, std::int64_t index) {
     case DType::bf16: return widened<BFloat16>(view, index);
     case DType::f8e4m3fn: return widened<Float8E4M3FN>(view, index);
     case DType::f8e5m2: return widened<Float8E5M2>(view, index);
+    case DType::f8e4m3fnuz: return widened<Float8E4M3FNUZ>(view, index);
+    case DType::f8e5m2fnuz: return widened<Float8E5M2FNUZ>(view, index);
+    case DType::f4e2m1: return widened<Float4E2M1>(view, index);
+    case DType::i2:
     case DType::i4:
     case DType::i8: return load<std::int8_t>(view, index);
     case DType::i16: return load<std::int16_t>(view, index);
@@ -78,6 +82,7 @@ std::complex<double> element(const TensorView& view, std::int64_t index) {
     case DType::u64: return static_cast<double>(load<std::uint64_t>(view, index));
     case DType::c64: return std::complex<double>(load<std::complex<float>>(view, index));
     case DType::c128: return load<std::complex<double>>(view, index);
+    case DType::u2:
     case DType::u4:
     case DType::u8:
     case DType::boolean: return load<std::uint8_t>(view, index);

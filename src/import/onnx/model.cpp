@@ -327,9 +327,14 @@ std::optional<DType> dtype_of_element(std::int32_t elem_type) {
     case 15: return c128;
     case 16: return bf16;
     case 17: return f8e4m3fn;
+    case 18: return f8e4m3fnuz;
     case 19: return f8e5m2;
+    case 20: return f8e5m2fnuz;
     case 21: return u4;
     case 22: return i4;
+    case 23: return f4e2m1;
+    case 25: return u2;
+    case 26: return i2;
     default: return std::nullopt;
   }
 }

@@ -42,12 +42,14 @@ template <class Out>
 bool append_integers(const Tensor& tensor, std::vector<Out>& out) {
   switch (tensor.dtype()) {
     case DType::i8:
-    case DType::i4: append<std::int8_t>(tensor, out); return true;
+    case DType::i4:
+    case DType::i2: append<std::int8_t>(tensor, out); return true;
     case DType::i16: append<std::int16_t>(tensor, out); return true;
     case DType::i32: append<std::int32_t>(tensor, out); return true;
     case DType::i64: append<std::int64_t>(tensor, out); return true;
     case DType::u8:
     case DType::u4:
+    case DType::u2:
     case DType::boolean: append<std::uint8_t>(tensor, out); return true;
     case DType::u16: append<std::uint16_t>(tensor, out); return true;
     case DType::u32: append<std::uint32_t>(tensor, out); return true;

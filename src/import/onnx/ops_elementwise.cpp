@@ -83,7 +83,7 @@ void is_infinite(NodeContext& c) {
 
 // Floats to 4-bit integers go through a wider integer, whose high bits are dropped.
 Value cast_to(NodeContext& c, Value x, DType dtype) {
-  const bool halves = dtype == i4 || dtype == u4;
+  const bool halves = is_integer(dtype) && integer_bits(dtype) < 8;
   if (halves && is_float(x.dtype())) x = cast(x, i32);
   return c.add(op::Cast{dtype, c.flag("saturate", true)}, {x});
 }

@@ -14,27 +14,35 @@ using importing::fail;
 using importing::fail_unsupported;
 using importing::WireReader;
 
-// Half a byte an element.
-bool is_packed_in_halves(DType dtype) { return dtype == i4 || dtype == u4; }
-
-std::size_t stored_size(DType dtype, std::int64_t elements) {
-  if (is_packed_in_halves(dtype)) return static_cast<std::size_t>((elements + 1) / 2);
-  return static_cast<std::size_t>(elements) * size_of(dtype);
+// Bits of an element in a file: less than a byte for the narrowest dtypes.
+int stored_bits(DType dtype) {
+  if (dtype == f4e2m1) return 4;
+  return is_integer(dtype) ? integer_bits(dtype) : static_cast<int>(size_of(dtype)) * 8;
 }
 
-std::byte half_byte(DType dtype, std::byte pair, bool high) {
-  auto bits = std::to_integer<unsigned>(pair) >> (high ? 4 : 0) & 0xfu;
-  if (dtype == i4 && bits >= 8) bits |= 0xf0u;
+bool is_packed(DType dtype) { return stored_bits(dtype) < 8; }
+
+std::size_t stored_size(DType dtype, std::int64_t elements) {
+  if (!is_packed(dtype)) return static_cast<std::size_t>(elements) * size_of(dtype);
+  const int in_a_byte = 8 / stored_bits(dtype);
+  return static_cast<std::size_t>((elements + in_a_byte - 1) / in_a_byte);
+}
+
+// Element `index` of packed bytes, sign-extended where its dtype has a sign. The first lies lowest.
+std::byte packed_element(DType dtype, ByteSpan stored, std::int64_t index) {
+  const int width = stored_bits(dtype), in_a_byte = 8 / width;
+  const auto byte = std::to_integer<unsigned>(stored[static_cast<std::size_t>(index / in_a_byte)]);
+  const unsigned mask = (1u << width) - 1;
+  unsigned bits = byte >> (width * static_cast<int>(index % in_a_byte)) & mask;
+  if (is_signed_integer(dtype) && bits >> (width - 1)) bits |= ~mask;
   return static_cast<std::byte>(bits);
 }
 
 // Bytes as files store them -> bytes as tensors hold them.
 void unpack(DType dtype, ByteSpan stored, Tensor& tensor) {
   std::byte* out = tensor.mutable_data();
-  if (is_packed_in_halves(dtype)) {
-    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      out[i] = half_byte(dtype, stored[static_cast<std::size_t>(i / 2)], i % 2 != 0);
-    }
+  if (is_packed(dtype)) {
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) out[i] = packed_element(dtype, stored, i);
   } else if (dtype == boolean) {
     std::transform(stored.begin(), stored.end(), out,
                    [](std::byte b) { return static_cast<std::byte>(b != std::byte{0}); });
@@ -50,7 +58,7 @@ Tensor from_stored(DType dtype, const std::vector<std::int64_t>& dims, ByteSpan 
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(stored.data()) % std::min<std::size_t>(size_of(dtype), 8) ==
       0;
-  const bool as_is = !is_packed_in_halves(dtype) && dtype != boolean;
+  const bool as_is = !is_packed(dtype) && dtype != boolean;
   if (owner.mapped() && aligned && as_is && stored.size() >= worth_sharing) {
     return {dtype, dims, owner.share(stored.data())};
   }
@@ -99,7 +107,7 @@ const TensorProto::Numbers& numbers_of(const TensorProto& proto, DType dtype) {
 }
 
 // Numbers of float_data and its like: fixed size for floats, varints for integers. 16-bit floats,
-// 8-bit floats and small integers travel in int32_data, 4-bit integers two an int32.
+// 8-bit floats and small integers travel in int32_data, narrower ones packed into bytes.
 Tensor from_numbers(const TensorProto& proto, DType dtype, std::int64_t elements) {
   const auto& numbers = numbers_of(proto, dtype);
   const bool fixed32 = dtype == f32 || dtype == c64, fixed64 = dtype == f64 || dtype == c128;
