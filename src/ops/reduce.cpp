@@ -70,14 +70,17 @@ W combine(Reduction kind, const W& a, const W& b) {
   return a + b;
 }
 
-// bool is stored as 0 or 1, and 4-bit integers have narrower ends than the byte that holds them.
+// bool is stored as 0 or 1, and integers of 2 and 4 bits have narrower ends than the byte that holds them.
 template <class T>
 Wide<T> start_value(Reduction kind, DType dtype) {
   if constexpr (std::is_integral_v<T>) {
     if (dtype == boolean && kind == Reduction::min) return 1;
-    if (dtype == u4 && kind == Reduction::min) return 15;
-    if (dtype == i4 && kind == Reduction::min) return 7;
-    if (dtype == i4 && kind == Reduction::max) return static_cast<Wide<T>>(-8);
+    if (is_integer(dtype) && integer_bits(dtype) < 8) {
+      const bool has_sign = is_signed_integer(dtype);
+      const Wide<T> end = Wide<T>{1} << (integer_bits(dtype) - has_sign);
+      if (kind == Reduction::min) return end - 1;
+      if (kind == Reduction::max) return has_sign ? static_cast<Wide<T>>(0 - end) : 0;
+    }
   }
   return neutral<T>(kind);
 }
