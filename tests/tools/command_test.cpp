@@ -94,7 +94,7 @@ TEST_F(Command, RunTellsWhatItAssumed) {
   const Called called = call_rlx({"run", model});
   EXPECT_EQ(called.exit_code, 0) << called.err;
   EXPECT_EQ(called.err, "");
-  EXPECT_THAT(called.out, HasSubstr("note: Dims that nothing gives are taken as 1: n."));
+  EXPECT_THAT(called.out, HasSubstr("note: Dims that nothing gives are assumed: n = 1."));
   EXPECT_THAT(called.out,
               HasSubstr("note: Inputs that nothing gives are seeded normal noise: x0."));
   EXPECT_THAT(called.out, HasSubstr("device: cpu"));
