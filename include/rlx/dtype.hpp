@@ -10,15 +10,30 @@ namespace rlx {
 
 /// Element type. Every tensor has exactly this type in memory (SPEC section 2).
 enum class DType : std::uint8_t {
-  f32, f16, bf16, f64,
-  i8, i16, i32, i64,
-  u8, u16, u32, u64,
-  boolean,     ///< one byte, 0 or 1; named "bool" in texts
-  c64, c128,   ///< complex: two f32, two f64 (real part first)
-  f8e4m3fn, f8e5m2,
-  i4, u4,      ///< held one element a byte in memory, sign- or zero-extended
-  f8e4m3fnuz, f8e5m2fnuz,  ///< no infinities, no negative zero
-  f4e2m1, i2, u2,          ///< held one element a byte
+  f32,
+  f16,
+  bf16,
+  f64,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  boolean,  ///< one byte, 0 or 1; named "bool" in texts
+  c64,
+  c128,  ///< complex: two f32, two f64 (real part first)
+  f8e4m3fn,
+  f8e5m2,
+  i4,
+  u4,  ///< held one element a byte in memory, sign- or zero-extended
+  f8e4m3fnuz,
+  f8e5m2fnuz,  ///< no infinities, no negative zero
+  f4e2m1,
+  i2,
+  u2,  ///< held one element a byte
 };
 
 inline constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, f64 = DType::f64;
@@ -35,9 +50,17 @@ inline constexpr int dtype_count = 24;
 /// Bytes of one element in memory.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: case DType::i64: case DType::u64: case DType::c64: return 8;
-    case DType::f32: case DType::i32: case DType::u32: return 4;
-    case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return 2;
+    case DType::f64:
+    case DType::i64:
+    case DType::u64:
+    case DType::c64: return 8;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32: return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::i16:
+    case DType::u16: return 2;
     case DType::c128: return 16;
     default: return 1;
   }
@@ -48,8 +71,14 @@ constexpr bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == 
 /// Real floating point, floats of 8 and 4 bits included.
 constexpr bool is_float(DType dtype) {
   switch (dtype) {
-    case DType::f32: case DType::f16: case DType::bf16: case DType::f64:
-    case DType::f8e4m3fn: case DType::f8e5m2: case DType::f8e4m3fnuz: case DType::f8e5m2fnuz:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f64:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz:
     case DType::f4e2m1: return true;
     default: return false;
   }
@@ -57,14 +86,24 @@ constexpr bool is_float(DType dtype) {
 
 constexpr bool is_signed_integer(DType dtype) {
   switch (dtype) {
-    case DType::i2: case DType::i4: case DType::i8: case DType::i16: case DType::i32: case DType::i64: return true;
+    case DType::i2:
+    case DType::i4:
+    case DType::i8:
+    case DType::i16:
+    case DType::i32:
+    case DType::i64: return true;
     default: return false;
   }
 }
 
 constexpr bool is_unsigned_integer(DType dtype) {
   switch (dtype) {
-    case DType::u2: case DType::u4: case DType::u8: case DType::u16: case DType::u32: case DType::u64: return true;
+    case DType::u2:
+    case DType::u4:
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64: return true;
     default: return false;
   }
 }
@@ -83,9 +122,9 @@ constexpr int integer_bits(DType dtype) {
 /// "f32", "bool", ... as texts, JSON and error messages spell it.
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[dtype_count] = {
-      "f32", "f16", "bf16", "f64", "i8",   "i16", "i32",  "i64",      "u8",     "u16",
-      "u32", "u64", "bool", "c64", "c128", "f8e4m3fn", "f8e5m2", "i4", "u4",
-      "f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1", "i2", "u2"};
+      "f32",    "f16", "bf16", "f64",        "i8",         "i16",    "i32",  "i64",
+      "u8",     "u16", "u32",  "u64",        "bool",       "c64",    "c128", "f8e4m3fn",
+      "f8e5m2", "i4",  "u4",   "f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1", "i2",   "u2"};
   return names[static_cast<int>(dtype)];
 }
 

@@ -93,7 +93,9 @@ class Op {
   const void* attributes() const { return attributes_.get(); }
 
   template <class Attributes>
-  bool is() const { return info_ == &info_of<Attributes>(); }
+  bool is() const {
+    return info_ == &info_of<Attributes>();
+  }
   /// The attributes, or null for another op.
   template <class Attributes>
   const Attributes* as() const {
@@ -157,7 +159,8 @@ class Value {
   ValueId id_;
 };
 
-/// Nodes in topological order with named inputs, params, outputs. Builders throw Exception at the caller's line.
+/// Nodes in topological order with named inputs, params, outputs. Builders throw Exception at the
+/// caller's line.
 class Graph {
  public:
   /// A value fed per run. Names of inputs, params and states are unique.
@@ -173,7 +176,8 @@ class Graph {
   void update(Value state, Value value);
   void output(std::string name, Value value);
 
-  /// Adds a node; infers its results. Throws where the op refuses its inputs ("... - while adding softmax(axis=5)").
+  /// Adds a node; infers its results. Throws where the op refuses its inputs ("... - while adding
+  /// softmax(axis=5)").
   std::vector<Value> add(Op op, std::span<const Value> inputs, std::string name = {});
   Value add_one(Op op, std::initializer_list<Value> inputs) {
     return add(std::move(op), std::span<const Value>(inputs.begin(), inputs.size())).front();
@@ -195,8 +199,8 @@ class Graph {
   void set_outputs(std::vector<GraphOutput> outputs) { data_->outputs = std::move(outputs); }
   Value handle(ValueId id) { return {data_.get(), id}; }
 
-  /// The value where it is known at compile time: a constant, or computed from constants alone (and no more than
-  /// `max_elements`), by the ops' reference evaluation.
+  /// The value where it is known at compile time: a constant, or computed from constants alone (and
+  /// no more than `max_elements`), by the ops' reference evaluation.
   std::optional<Tensor> constant_value(ValueId id, std::int64_t max_elements = 1 << 20) const;
 
   Graph();

@@ -17,7 +17,8 @@ enum class ErrorKind {
   internal,       ///< a defect of rlx
 };
 
-/// A sentence that says what failed, the value in parentheses, then " - while ..." for each place on the way up.
+/// A sentence that says what failed, the value in parentheses, then " - while ..." for each place
+/// on the way up.
 struct Error {
   ErrorKind kind = ErrorKind::bad_input;
   std::string message;
@@ -52,9 +53,18 @@ class [[nodiscard]] Result {
   rlx::Error& error() { return std::get<1>(state_); }
 
   /// The value; throws Exception where there is none.
-  T& value() & { check(); return std::get<0>(state_); }
-  const T& value() const& { check(); return std::get<0>(state_); }
-  T&& value() && { check(); return std::get<0>(std::move(state_)); }
+  T& value() & {
+    check();
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    check();
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    check();
+    return std::get<0>(std::move(state_));
+  }
 
   T& operator*() & { return std::get<0>(state_); }
   const T& operator*() const& { return std::get<0>(state_); }
@@ -63,7 +73,9 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &std::get<0>(state_); }
 
  private:
-  void check() const { if (!ok()) throw Exception(error()); }
+  void check() const {
+    if (!ok()) throw Exception(error());
+  }
   std::variant<T, rlx::Error> state_;
 };
 

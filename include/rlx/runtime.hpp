@@ -29,22 +29,25 @@ std::optional<Device> device_named(std::string_view name);
 /// One device as `rlx devices` shows it.
 struct DeviceInfo {
   Device device = Device::cpu;
-  std::string display_name;  ///< begins with the device's name: "CPU AMD EPYC ... (2 threads, avx512)"
+  std::string
+      display_name;  ///< begins with the device's name: "CPU AMD EPYC ... (2 threads, avx512)"
   bool available = false;
-  std::string reason;        ///< why it is not available; empty where it is
+  std::string reason;  ///< why it is not available; empty where it is
 };
 
 /// Every device in a fixed order, with what is there and why not.
 std::vector<DeviceInfo> devices();
 bool is_available(Device device);
 
-/// In what precision matmuls and convolutions may be computed. f32 leaves every dtype as the graph says.
+/// In what precision matmuls and convolutions may be computed. f32 leaves every dtype as the graph
+/// says.
 enum class Precision : std::uint8_t { f32, bf16, f16, int8 };
 std::string_view name_of(Precision precision);
 std::optional<Precision> precision_named(std::string_view name);
 
 struct CompileOptions {
-  /// Symbols of the graph and their values ("batch" -> 8). Naming a symbol that the graph does not have is an error.
+  /// Symbols of the graph and their values ("batch" -> 8). Naming a symbol that the graph does not
+  /// have is an error.
   std::map<std::string, std::int64_t> dims;
   /// Dims of inputs, by input name; an alternative way to bind symbols and unnamed dims.
   std::map<std::string, Dims> input_dims;
@@ -59,7 +62,8 @@ struct CompileOptions {
   int threads = 0;
 };
 
-/// Name, dtype and dims of an input or output of a program. Dims are -1 where the data tells them or symbols are unbound.
+/// Name, dtype and dims of an input or output of a program. Dims are -1 where the data tells them
+/// or symbols are unbound.
 struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
@@ -68,12 +72,15 @@ struct IoInfo {
   std::vector<std::string> dim_names;
 };
 
-/// A named input of a run. A plain span of float takes the dims of the program's input (f32 and other float inputs alone).
+/// A named input of a run. A plain span of float takes the dims of the program's input (f32 and
+/// other float inputs alone).
 struct NamedInput {
   NamedInput(std::string name, const Tensor& tensor) : name(std::move(name)), view(tensor) {}
   NamedInput(std::string name, TensorView view) : name(std::move(name)), view(view) {}
-  NamedInput(std::string name, std::span<const float> values) : name(std::move(name)), values(values) {}
-  NamedInput(std::string name, const std::vector<float>& values) : name(std::move(name)), values(values) {}
+  NamedInput(std::string name, std::span<const float> values)
+      : name(std::move(name)), values(values) {}
+  NamedInput(std::string name, const std::vector<float>& values)
+      : name(std::move(name)), values(values) {}
 
   std::string name;
   std::optional<TensorView> view;
@@ -98,10 +105,10 @@ struct ArenaSlice {
 
 /// Memory of a program, known before its first run. Bytes.
 struct MemoryReport {
-  std::int64_t weights_bytes = 0;              ///< params and constants as the plan stores them
-  std::int64_t arena_bytes = 0;                ///< activations, inputs and outputs included
-  std::int64_t arena_lower_bound_bytes = 0;    ///< the largest sum of bytes alive at once
-  std::int64_t scratch_bytes = 0;              ///< of all workers
+  std::int64_t weights_bytes = 0;            ///< params and constants as the plan stores them
+  std::int64_t arena_bytes = 0;              ///< activations, inputs and outputs included
+  std::int64_t arena_lower_bound_bytes = 0;  ///< the largest sum of bytes alive at once
+  std::int64_t scratch_bytes = 0;            ///< of all workers
 };
 
 /// How the program was made, for `rlx bench` and `rlx inspect`.
@@ -111,7 +118,7 @@ struct CompileReport {
   int generated_kernels = 0;  ///< compiled now
   int cached_kernels = 0;     ///< taken from the code cache
   int threads = 1;
-  int stages = 1;             ///< parts that shapes told by data split the program into
+  int stages = 1;  ///< parts that shapes told by data split the program into
   double predicted_ms = 0;
 };
 
@@ -124,8 +131,8 @@ struct KernelProfile {
   double bytes = 0;
 };
 
-/// A compiled program with its arena. Movable; one thread at a time per program, clones may run concurrently.
-/// Outlives the Graph and the Session that made it.
+/// A compiled program with its arena. Movable; one thread at a time per program, clones may run
+/// concurrently. Outlives the Graph and the Session that made it.
 class CompiledGraph {
  public:
   struct Impl;
@@ -137,14 +144,15 @@ class CompiledGraph {
   const std::vector<IoInfo>& inputs() const;
   const std::vector<IoInfo>& outputs() const;
 
-  /// Binds a weight between runs. Values are row-major and of the param's element count; floats are converted to the param's
-  /// float dtype rounding to nearest even. Errors: unknown name (names the known ones), wrong count, not a float param.
+  /// Binds a weight between runs. Values are row-major and of the param's element count; floats are
+  /// converted to the param's float dtype rounding to nearest even. Errors: unknown name (names the
+  /// known ones), wrong count, not a float param.
   Status set_param(std::string_view name, std::span<const float> values);
   /// The same from bytes of `dtype`; float dtypes convert, any other difference is an error.
   Status set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype);
 
-  /// Named inputs in, owned outputs back. Where symbols are unbound or data decides shapes, plans are specialised on first
-  /// sight of a shape and kept (LRU).
+  /// Named inputs in, owned outputs back. Where symbols are unbound or data decides shapes, plans
+  /// are specialised on first sight of a shape and kept (LRU).
   Result<Outputs> run(std::span<const NamedInput> inputs);
   Result<Outputs> run(std::initializer_list<NamedInput> inputs) {
     return run(std::span<const NamedInput>(inputs.begin(), inputs.size()));
@@ -152,14 +160,17 @@ class CompiledGraph {
   /// The same, but every tensor must have exactly the declared dtype.
   Result<Outputs> run_typed(std::span<const NamedInput> inputs);
   /// Runs, and reads back only the outputs with these indices, in this order.
-  Result<Outputs> run_read_outputs(std::span<const NamedInput> inputs, std::span<const int> indices);
+  Result<Outputs> run_read_outputs(std::span<const NamedInput> inputs,
+                                   std::span<const int> indices);
   /// Row `row` of `row_elements` elements of a row-major f32 output of the last run.
-  Result<std::vector<float>> read_output_row(int output, std::int64_t row, std::int64_t row_elements) const;
+  Result<std::vector<float>> read_output_row(int output, std::int64_t row,
+                                             std::int64_t row_elements) const;
 
   /// Views into the output memory, valid until the next run. Needs bound shapes.
   Result<std::span<const TensorView>> run_raw(std::span<const NamedInput> inputs);
-  /// By position in declaration order: no look-up, no allocation. slot_inputs[i] points at the whole input i.
-  /// The result is owned by the program: a slice for each output, in bytes from arena_ptr().
+  /// By position in declaration order: no look-up, no allocation. slot_inputs[i] points at the
+  /// whole input i. The result is owned by the program: a slice for each output, in bytes from
+  /// arena_ptr().
   Result<std::span<const ArenaSlice>> run_slots(std::span<const void* const> slot_inputs);
   const std::byte* arena_ptr() const;
   /// Outputs are written into the caller's memory: outputs[i] has room for output i.
@@ -183,8 +194,8 @@ class CompiledGraph {
 using LogCallback = std::function<void(std::string_view)>;
 
 struct SessionOptions {
-  int threads = 0;          ///< 0: one for each core that the process may use
-  LogCallback log;          ///< diagnostics; none by default
+  int threads = 0;  ///< 0: one for each core that the process may use
+  LogCallback log;  ///< diagnostics; none by default
   bool use_code_cache = true;
 };
 
@@ -206,7 +217,8 @@ class Session {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Programs of one graph for several shapes: least recently used ones are dropped beyond the capacity.
+/// Programs of one graph for several shapes: least recently used ones are dropped beyond the
+/// capacity.
 class CompileCache {
  public:
   CompileCache(Session& session, Graph graph, std::size_t capacity = 16);

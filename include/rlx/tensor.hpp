@@ -21,17 +21,50 @@ std::int64_t element_count(std::span<const std::int64_t> dims);
 /// The dtype that a C++ type has in tensors: float, double, the integers, bool.
 template <class T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<double>() { return DType::f64; }
-template <> constexpr DType dtype_of<std::int8_t>() { return DType::i8; }
-template <> constexpr DType dtype_of<std::int16_t>() { return DType::i16; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
-template <> constexpr DType dtype_of<std::uint16_t>() { return DType::u16; }
-template <> constexpr DType dtype_of<std::uint32_t>() { return DType::u32; }
-template <> constexpr DType dtype_of<std::uint64_t>() { return DType::u64; }
-template <> constexpr DType dtype_of<bool>() { return DType::boolean; }
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() {
+  return DType::i8;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() {
+  return DType::i16;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::u8;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() {
+  return DType::u16;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() {
+  return DType::u32;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() {
+  return DType::u64;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::boolean;
+}
 
 /// A value: dtype, dims and bytes that it owns or shares (a mapped file). Copies share the bytes.
 class Tensor {
@@ -52,7 +85,9 @@ class Tensor {
     return of<T>(std::move(dims), std::span<const T>(values.begin(), values.size()));
   }
   template <class T>
-  static Tensor scalar(T value) { return of<T>({}, {value}); }
+  static Tensor scalar(T value) {
+    return of<T>({}, {value});
+  }
 
   DType dtype() const { return dtype_; }
   const Dims& dims() const { return dims_; }
@@ -94,7 +129,9 @@ struct TensorView {
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
   int rank() const { return static_cast<int>(dims.size()); }
   template <class T>
-  const T* as() const { return reinterpret_cast<const T*>(data); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data);
+  }
 };
 
 /// Borrowed writable elements.
@@ -107,7 +144,9 @@ struct MutableTensorView {
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
   int rank() const { return static_cast<int>(dims.size()); }
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data); }
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
   operator TensorView() const { return {dtype, dims, data}; }
 };
 

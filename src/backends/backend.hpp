@@ -18,8 +18,8 @@ struct Claim {
   std::string reason;
 };
 
-
-/// One instance of a compiled program: its own arena and states, shared code and weights. One thread at a time.
+/// One instance of a compiled program: its own arena and states, shared code and weights. One
+/// thread at a time.
 class Executable {
  public:
   virtual ~Executable() = default;

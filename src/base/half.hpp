@@ -138,7 +138,8 @@ struct Float8E4M3FNUZ {
   }
 };
 
-/// 1-5-2 bits with a bias of 16: largest value 57344, one NaN (0x80), no infinity, no negative zero.
+/// 1-5-2 bits with a bias of 16: largest value 57344, one NaN (0x80), no infinity, no negative
+/// zero.
 struct Float8E5M2FNUZ {
   std::uint8_t bits = 0;
   constexpr Float8E5M2FNUZ() = default;
@@ -166,12 +167,8 @@ struct Float4E2M1 {
 };
 
 constexpr float to_float(float value) { return value; }
-constexpr float to_float(Float8E4M3FNUZ value) {
-  return half_detail::widen_fnuz<4, 3>(value.bits);
-}
-constexpr float to_float(Float8E5M2FNUZ value) {
-  return half_detail::widen_fnuz<5, 2>(value.bits);
-}
+constexpr float to_float(Float8E4M3FNUZ value) { return half_detail::widen_fnuz<4, 3>(value.bits); }
+constexpr float to_float(Float8E5M2FNUZ value) { return half_detail::widen_fnuz<5, 2>(value.bits); }
 constexpr float to_float(Float4E2M1 value) { return half_detail::widen<2, 1>(value.bits & 15u); }
 constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);

@@ -1,4 +1,5 @@
-// Machine code of kernels: targets, the entry point's signature, object code, and the generator that makes it.
+// Machine code of kernels: targets, the entry point's signature, object code, and the generator
+// that makes it.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +12,38 @@
 
 namespace rlx::codegen {
 
-/// Vector width class of the generated code. `portable` is plain x86-64 (SSE2), or the baseline of another architecture.
+/// Vector width class of the generated code. `portable` is plain x86-64 (SSE2), or the baseline of
+/// another architecture.
 enum class Isa : std::uint8_t { portable, avx2, avx512 };
 
-/// Entry point of every kernel: works on items [begin, end) of its work items. `scratch` has scratch_bytes for this worker alone,
-/// aligned to 64. May run at the same time on disjoint ranges. buffers[i] is the base of kernel.buffers[i].
-using KernelFunction = void (*)(void* const* buffers, std::int64_t begin, std::int64_t end, void* scratch);
+/// Entry point of every kernel: works on items [begin, end) of its work items. `scratch` has
+/// scratch_bytes for this worker alone, aligned to 64. May run at the same time on disjoint ranges.
+/// buffers[i] is the base of kernel.buffers[i].
+using KernelFunction = void (*)(void* const* buffers, std::int64_t begin, std::int64_t end,
+                                void* scratch);
 
 /// What the machine code is made for. Same target and kernel: same bytes.
 struct Target {
   Isa isa = Isa::portable;
-  std::string cpu;        ///< LLVM's name of the CPU to schedule for ("znver4"), empty for the ISA's generic one
-  std::string features;   ///< what of AVX512-VNNI, BF16, ... may be used, LLVM's spelling ("+avx512vnni,+avx512bf16")
+  std::string
+      cpu;  ///< LLVM's name of the CPU to schedule for ("znver4"), empty for the ISA's generic one
+  std::string features;  ///< what of AVX512-VNNI, BF16, ... may be used, LLVM's spelling
+                         ///< ("+avx512vnni,+avx512bf16")
   bool operator==(const Target&) const = default;
 };
 
-/// Object code (ELF, relocatable) that holds one kernel under `symbol`, with what the caller must know to run it.
+/// Object code (ELF, relocatable) that holds one kernel under `symbol`, with what the caller must
+/// know to run it.
 struct KernelCode {
   std::vector<std::byte> object;
   std::string symbol;
-  std::int64_t work_items = 0;     ///< the range that calls share out; an item is the smallest useful unit (a row, a tile)
+  std::int64_t work_items =
+      0;  ///< the range that calls share out; an item is the smallest useful unit (a row, a tile)
   std::int64_t scratch_bytes = 0;  ///< for each worker
 };
 
-/// Makes code. The one implementation holds LLVM and lives in a shared object of its own, opened when first needed.
+/// Makes code. The one implementation holds LLVM and lives in a shared object of its own, opened
+/// when first needed.
 class CodeGenerator {
  public:
   virtual ~CodeGenerator() = default;

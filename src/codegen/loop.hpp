@@ -1,5 +1,6 @@
-// Loop IR: kernels as plain data. A kernel is a loop nest over an iteration domain whose statements read and write buffers
-// through affine maps; contractions add a sum over k of A*B whose result the epilogue consumes.
+// Loop IR: kernels as plain data. A kernel is a loop nest over an iteration domain whose statements
+// read and write buffers through affine maps; contractions add a sum over k of A*B whose result the
+// epilogue consumes.
 #pragma once
 
 #include <array>
@@ -21,8 +22,9 @@ struct Guard {
   bool operator==(const Guard&) const = default;
 };
 
-/// A data-dependent part of an address: adds stride * value(node). A negative value counts from the end (+ extent);
-/// a value outside [-extent, extent) is clamped into it and sets the kernel's error flag (buffers[error_buffer], i32) to 1.
+/// A data-dependent part of an address: adds stride * value(node). A negative value counts from the
+/// end (+ extent); a value outside [-extent, extent) is clamped into it and sets the kernel's error
+/// flag (buffers[error_buffer], i32) to 1.
 struct Indirect {
   ScalarId node = -1;
   std::int64_t stride = 0;
@@ -36,13 +38,15 @@ struct Access {
   std::int64_t offset = 0;
   std::vector<std::int64_t> strides;  ///< one for each domain dim; 0 broadcasts, negative reverses
   std::vector<Indirect> indirect;
-  std::vector<Guard> guards;  ///< where one fails nothing is read and the load gives `fill` (a store is left out)
+  std::vector<Guard>
+      guards;  ///< where one fails nothing is read and the load gives `fill` (a store is left out)
   double fill = 0;
   bool operator==(const Access&) const = default;
 };
 
-/// Writes a node. A node that depends on a reduced dim only through `reduce` is stored once per point of the parallel dims
-/// (its access has stride 0 in the reduced dims); any other node is stored at every point of the domain.
+/// Writes a node. A node that depends on a reduced dim only through `reduce` is stored once per
+/// point of the parallel dims (its access has stride 0 in the reduced dims); any other node is
+/// stored at every point of the domain.
 struct Store {
   Access access;
   ScalarId node = -1;
@@ -57,40 +61,46 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// A map or reduction: for every point of the domain, the stores. The first `parallel_dims` dims are parallel, the others are
-/// reduced by `reduce` nodes. Reductions may feed expressions that are reduced again (softmax, norms): levels follow each other.
-/// A store may write a buffer that a load reads only if both have the same access (in place).
+/// A map or reduction: for every point of the domain, the stores. The first `parallel_dims` dims
+/// are parallel, the others are reduced by `reduce` nodes. Reductions may feed expressions that are
+/// reduced again (softmax, norms): levels follow each other. A store may write a buffer that a load
+/// reads only if both have the same access (in place).
 struct Nest {
   std::vector<std::int64_t> extents;  ///< outer to inner
   std::int32_t parallel_dims = 0;
-  std::vector<Access> accesses;       ///< of load nodes
+  std::vector<Access> accesses;  ///< of load nodes
   std::vector<ScalarNode> nodes;
   std::vector<Store> stores;
-  std::int32_t error_buffer = -1;     ///< buffer index of the i32 error flag, where an access is indirect
+  std::int32_t error_buffer =
+      -1;  ///< buffer index of the i32 error flag, where an access is indirect
   bool operator==(const Nest&) const = default;
 };
 
-/// C[batch..., m..., n] = sum over k... of A[batch..., m..., k...] * B[batch..., k..., n]; matmul has one m and one k dim,
-/// a convolution over channels-last images has m = (image, out rows, out columns) and k = (kernel rows, kernel columns, channels).
-/// The epilogue is a set of scalar nodes over the domain (batch..., m..., n) in which `accumulator` is that sum.
+/// C[batch..., m..., n] = sum over k... of A[batch..., m..., k...] * B[batch..., k..., n]; matmul
+/// has one m and one k dim, a convolution over channels-last images has m = (image, out rows, out
+/// columns) and k = (kernel rows, kernel columns, channels). The epilogue is a set of scalar nodes
+/// over the domain (batch..., m..., n) in which `accumulator` is that sum.
 struct Contraction {
   std::vector<std::int64_t> batch_extents, m_extents, k_extents;
   std::int64_t n = 0;
 
-  /// A, addressed by a_offset + strides. The innermost k dim is the contiguous one in the fast kernels.
+  /// A, addressed by a_offset + strides. The innermost k dim is the contiguous one in the fast
+  /// kernels.
   std::int32_t a_buffer = 0;
   std::int64_t a_offset = 0;
   std::vector<std::int64_t> a_batch_strides, a_m_strides, a_k_strides;
-  /// Over the domain (batch..., m..., k...): where one fails A counts as 0 (padding of convolutions).
+  /// Over the domain (batch..., m..., k...): where one fails A counts as 0 (padding of
+  /// convolutions).
   std::vector<Guard> a_guards;
 
-  /// B. Packed: [batch][panel][k][panel_width], the last panel filled with zeros, k running over k dims row-major.
-  /// Not packed: addressed by b_offset + strides.
+  /// B. Packed: [batch][panel][k][panel_width], the last panel filled with zeros, k running over k
+  /// dims row-major. Not packed: addressed by b_offset + strides.
   std::int32_t b_buffer = 0;
   bool b_packed = false;
   std::int32_t panel_width = 0;  ///< packed: 16, 32, 48 or 64
   std::int64_t b_offset = 0;
-  std::vector<std::int64_t> b_batch_strides;  ///< packed: in units of whole packed matrices (0 shares one)
+  std::vector<std::int64_t>
+      b_batch_strides;  ///< packed: in units of whole packed matrices (0 shares one)
   std::vector<std::int64_t> b_k_strides;
   std::int64_t b_n_stride = 1;
 
@@ -99,37 +109,40 @@ struct Contraction {
   std::vector<Access> accesses;   ///< of the epilogue's loads, over (batch..., m..., n)
   std::vector<ScalarNode> nodes;  ///< of the epilogue
   std::vector<Store> stores;      ///< over (batch..., m..., n)
-  /// After whole rows of the stores are there: a nest over the domain (batch..., m..., n) with the last dim reduced,
-  /// run by the worker that made the rows (softmax, norms). Empty nodes: none.
+  /// After whole rows of the stores are there: a nest over the domain (batch..., m..., n) with the
+  /// last dim reduced, run by the worker that made the rows (softmax, norms). Empty nodes: none.
   Nest row_epilogue;
   std::int32_t error_buffer = -1;
   bool operator==(const Contraction&) const = default;
 };
 
-/// A recurrent layer: for every direction and batch row the walk over all steps. At each step and unit j the products
-/// sum over k of input[k] * R[gate][k][j] enter scalar nodes, which give the next values of the states. All values are f32.
-/// The domain of nodes and accesses is (direction, batch row, step, unit); the step counts from the start of the data.
+/// A recurrent layer: for every direction and batch row the walk over all steps. At each step and
+/// unit j the products sum over k of input[k] * R[gate][k][j] enter scalar nodes, which give the
+/// next values of the states. All values are f32. The domain of nodes and accesses is (direction,
+/// batch row, step, unit); the step counts from the start of the data.
 struct Recurrence {
   std::int64_t directions = 1, batch = 1, steps = 1, units = 1;
-  std::int64_t first_reversed = 1;  ///< directions from this one on walk from the last step to the first
+  std::int64_t first_reversed =
+      1;  ///< directions from this one on walk from the last step to the first
 
-  /// R, packed: [direction][gate][panel][k][panel_width] with `units` k, the last panel filled with zeros.
+  /// R, packed: [direction][gate][panel][k][panel_width] with `units` k, the last panel filled with
+  /// zeros.
   std::int32_t r_buffer = 0;
   std::int32_t panel_width = 16;
   std::int32_t gates = 1;
-  /// The first `early_gates` gates multiply the previous values of state 0, the others those of the node `late_input`, which
-  /// depends on products of early gates alone. -1: all gates are early.
+  /// The first `early_gates` gates multiply the previous values of state 0, the others those of the
+  /// node `late_input`, which depends on products of early gates alone. -1: all gates are early.
   std::int32_t early_gates = 1;
   ScalarId late_input = -1;
 
-  /// Leaves beside load, constant and domain_index: `accumulator` with index g < gates is the product of gate g, with index
-  /// gates + s the previous value of state s.
+  /// Leaves beside load, constant and domain_index: `accumulator` with index g < gates is the
+  /// product of gate g, with index gates + s the previous value of state s.
   std::vector<Access> accesses;
   std::vector<ScalarNode> nodes;
-  std::vector<Store> stores;      ///< at every step
-  std::vector<ScalarId> next;     ///< by state: its next value
-  std::vector<Access> initial;    ///< by state: what it starts with; buffer -1: zeros
-  std::vector<Access> last;       ///< by state: where its last value goes
+  std::vector<Store> stores;    ///< at every step
+  std::vector<ScalarId> next;   ///< by state: its next value
+  std::vector<Access> initial;  ///< by state: what it starts with; buffer -1: zeros
+  std::vector<Access> last;     ///< by state: where its last value goes
   bool operator==(const Recurrence&) const = default;
 };
 

@@ -1,4 +1,5 @@
-// Reference evaluation of scalar expressions: one switch over the scalar ops, in double precision, rounded node by node.
+// Reference evaluation of scalar expressions: one switch over the scalar ops, in double precision,
+// rounded node by node.
 #include "graph/elementwise_eval.hpp"
 
 #include <array>
@@ -32,9 +33,11 @@ void write(std::byte* data, std::int64_t index, T value) {
 std::int64_t wrap(DType dtype, std::int64_t value) {
   switch (dtype) {
     case DType::boolean: return value != 0;
-    case DType::i4: return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 15) ^ 8) - 8;
+    case DType::i4:
+      return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 15) ^ 8) - 8;
     case DType::u4: return value & 15;
-    case DType::i2: return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 3) ^ 2) - 2;
+    case DType::i2:
+      return static_cast<std::int64_t>((static_cast<std::uint64_t>(value) & 3) ^ 2) - 2;
     case DType::u2: return value & 3;
     case DType::i8: return static_cast<std::int8_t>(value);
     case DType::u8: return static_cast<std::uint8_t>(value);
@@ -48,7 +51,8 @@ std::int64_t wrap(DType dtype, std::int64_t value) {
 
 double round_float(DType dtype, double value) {
   switch (dtype) {
-    case DType::f32: case DType::c64: return static_cast<float>(value);
+    case DType::f32:
+    case DType::c64: return static_cast<float>(value);
     case DType::f16: return to_float(Half(static_cast<float>(value)));
     case DType::bf16: return to_float(BFloat16(static_cast<float>(value)));
     case DType::f8e4m3fn: return to_float(Float8E4M3FN(static_cast<float>(value)));
@@ -63,7 +67,8 @@ double round_float(DType dtype, double value) {
 bool holds_number(DType dtype) { return is_float(dtype) || is_complex(dtype); }
 
 ScalarDatum number(DType dtype, Complex value) {
-  if (is_complex(dtype)) return {{round_float(dtype, value.real()), round_float(dtype, value.imag())}, 0};
+  if (is_complex(dtype))
+    return {{round_float(dtype, value.real()), round_float(dtype, value.imag())}, 0};
   return {round_float(dtype, value.real()), 0};
 }
 
@@ -76,7 +81,10 @@ std::int64_t saturate_to_integer(DType dtype, double value) {
   const int width = integer_bits(dtype);
   const double low = is_signed ? -std::ldexp(1.0, width - 1) : 0.0;
   const double high = std::ldexp(1.0, is_signed ? width - 1 : width);
-  if (value <= low) return is_signed ? (width == 64 ? std::numeric_limits<std::int64_t>::min() : static_cast<std::int64_t>(low)) : 0;
+  if (value <= low)
+    return is_signed ? (width == 64 ? std::numeric_limits<std::int64_t>::min()
+                                    : static_cast<std::int64_t>(low))
+                     : 0;
   if (value >= high) {
     if (width == 64) return is_signed ? std::numeric_limits<std::int64_t>::max() : -1;
     return static_cast<std::int64_t>(high) - 1;
@@ -86,14 +94,17 @@ std::int64_t saturate_to_integer(DType dtype, double value) {
 }
 
 double integer_as_double(DType dtype, std::int64_t value) {
-  return dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(value)) : static_cast<double>(value);
+  return dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(value))
+                             : static_cast<double>(value);
 }
 
 ScalarDatum cast_datum(DType from, DType to, const ScalarDatum& a) {
   if (holds_number(to)) {
-    return holds_number(from) ? number(to, a.number) : number(to, integer_as_double(from, a.integer));
+    return holds_number(from) ? number(to, a.number)
+                              : number(to, integer_as_double(from, a.integer));
   }
-  if (to == DType::boolean) return truth(holds_number(from) ? a.number != Complex(0) : a.integer != 0);
+  if (to == DType::boolean)
+    return truth(holds_number(from) ? a.number != Complex(0) : a.integer != 0);
   if (holds_number(from)) return integer(to, saturate_to_integer(to, a.number.real()));
   return integer(to, a.integer);
 }
@@ -138,18 +149,26 @@ Complex unary_number(ScalarOp op, Complex z, bool complex) {
     case ScalarOp::ceil: return std::ceil(x);
     case ScalarOp::round: return round_half_even(x);
     case ScalarOp::trunc: return std::trunc(x);
-    default: throw Exception(internal_error("Scalar op ({}) is no unary op on floats.", name_of(op)));
+    default:
+      throw Exception(internal_error("Scalar op ({}) is no unary op on floats.", name_of(op)));
   }
 }
 
 std::int64_t unary_integer(ScalarOp op, DType dtype, std::int64_t x) {
   switch (op) {
     case ScalarOp::neg: return static_cast<std::int64_t>(-static_cast<std::uint64_t>(x));
-    case ScalarOp::abs: return is_unsigned_integer(dtype) || x >= 0 ? x : static_cast<std::int64_t>(-static_cast<std::uint64_t>(x));
+    case ScalarOp::abs:
+      return is_unsigned_integer(dtype) || x >= 0
+                 ? x
+                 : static_cast<std::int64_t>(-static_cast<std::uint64_t>(x));
     case ScalarOp::sign: return is_unsigned_integer(dtype) ? x != 0 : (x > 0) - (x < 0);
     case ScalarOp::bit_not: return dtype == DType::boolean ? x == 0 : ~x;
-    case ScalarOp::floor: case ScalarOp::ceil: case ScalarOp::round: case ScalarOp::trunc: return x;
-    default: throw Exception(internal_error("Scalar op ({}) is no unary op on integers.", name_of(op)));
+    case ScalarOp::floor:
+    case ScalarOp::ceil:
+    case ScalarOp::round:
+    case ScalarOp::trunc: return x;
+    default:
+      throw Exception(internal_error("Scalar op ({}) is no unary op on integers.", name_of(op)));
   }
 }
 
@@ -167,9 +186,14 @@ Complex binary_number(ScalarOp op, Complex a, Complex b, bool complex) {
       return r != 0 && (r < 0) != (y < 0) ? r + y : r;
     }
     case ScalarOp::atan2: return std::atan2(x, y);
-    case ScalarOp::min: return std::isnan(x) || std::isnan(y) ? std::numeric_limits<double>::quiet_NaN() : std::min(x, y);
-    case ScalarOp::max: return std::isnan(x) || std::isnan(y) ? std::numeric_limits<double>::quiet_NaN() : std::max(x, y);
-    default: throw Exception(internal_error("Scalar op ({}) is no binary op on floats.", name_of(op)));
+    case ScalarOp::min:
+      return std::isnan(x) || std::isnan(y) ? std::numeric_limits<double>::quiet_NaN()
+                                            : std::min(x, y);
+    case ScalarOp::max:
+      return std::isnan(x) || std::isnan(y) ? std::numeric_limits<double>::quiet_NaN()
+                                            : std::max(x, y);
+    default:
+      throw Exception(internal_error("Scalar op ({}) is no binary op on floats.", name_of(op)));
   }
 }
 
@@ -199,7 +223,8 @@ T divide(ScalarOp op, T x, T y) {
 std::int64_t shift(ScalarOp op, DType dtype, std::int64_t x, std::int64_t y) {
   const int bits = static_cast<int>(size_of(dtype)) * 8;
   const bool too_far = y < 0 || y >= bits;
-  if (op == ScalarOp::shift_left) return too_far ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << y);
+  if (op == ScalarOp::shift_left)
+    return too_far ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << y);
   if (is_signed_integer(dtype)) return too_far ? (x < 0 ? -1 : 0) : x >> y;
   return too_far ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(x) >> y);
 }
@@ -211,16 +236,22 @@ std::int64_t binary_integer(ScalarOp op, DType dtype, std::int64_t x, std::int64
     case ScalarOp::add: return static_cast<std::int64_t>(ux + uy);
     case ScalarOp::sub: return static_cast<std::int64_t>(ux - uy);
     case ScalarOp::mul: return static_cast<std::int64_t>(ux * uy);
-    case ScalarOp::div: case ScalarOp::rem: case ScalarOp::mod:
+    case ScalarOp::div:
+    case ScalarOp::rem:
+    case ScalarOp::mod:
       return is_unsigned ? static_cast<std::int64_t>(divide(op, ux, uy)) : divide(op, x, y);
     case ScalarOp::pow: return integer_power(x, y);
-    case ScalarOp::min: return is_unsigned ? static_cast<std::int64_t>(std::min(ux, uy)) : std::min(x, y);
-    case ScalarOp::max: return is_unsigned ? static_cast<std::int64_t>(std::max(ux, uy)) : std::max(x, y);
+    case ScalarOp::min:
+      return is_unsigned ? static_cast<std::int64_t>(std::min(ux, uy)) : std::min(x, y);
+    case ScalarOp::max:
+      return is_unsigned ? static_cast<std::int64_t>(std::max(ux, uy)) : std::max(x, y);
     case ScalarOp::bit_and: return x & y;
     case ScalarOp::bit_or: return x | y;
     case ScalarOp::bit_xor: return x ^ y;
-    case ScalarOp::shift_left: case ScalarOp::shift_right: return shift(op, dtype, x, y);
-    default: throw Exception(internal_error("Scalar op ({}) is no binary op on integers.", name_of(op)));
+    case ScalarOp::shift_left:
+    case ScalarOp::shift_right: return shift(op, dtype, x, y);
+    default:
+      throw Exception(internal_error("Scalar op ({}) is no binary op on integers.", name_of(op)));
   }
 }
 
@@ -239,7 +270,9 @@ bool compare(ScalarOp op, T x, T y) {
 bool compare_data(ScalarOp op, DType dtype, const ScalarDatum& a, const ScalarDatum& b) {
   if (is_complex(dtype)) return (a.number == b.number) == (op == ScalarOp::equal);
   if (is_float(dtype)) return compare(op, a.number.real(), b.number.real());
-  if (dtype == DType::u64) return compare(op, static_cast<std::uint64_t>(a.integer), static_cast<std::uint64_t>(b.integer));
+  if (dtype == DType::u64)
+    return compare(op, static_cast<std::uint64_t>(a.integer),
+                   static_cast<std::uint64_t>(b.integer));
   return compare(op, a.integer, b.integer);
 }
 
@@ -256,14 +289,19 @@ ScalarDatum load_datum(DType dtype, const std::byte* data, std::int64_t index) {
     case DType::f8e4m3fnuz: return {to_float(read<Float8E4M3FNUZ>(data, index)), 0};
     case DType::f8e5m2fnuz: return {to_float(read<Float8E5M2FNUZ>(data, index)), 0};
     case DType::f4e2m1: return {to_float(read<Float4E2M1>(data, index)), 0};
-    case DType::c64: return {Complex(read<float>(data, 2 * index), read<float>(data, 2 * index + 1)), 0};
-    case DType::c128: return {Complex(read<double>(data, 2 * index), read<double>(data, 2 * index + 1)), 0};
-    case DType::i8: case DType::i4: case DType::i2: return {0, read<std::int8_t>(data, index)};
+    case DType::c64:
+      return {Complex(read<float>(data, 2 * index), read<float>(data, 2 * index + 1)), 0};
+    case DType::c128:
+      return {Complex(read<double>(data, 2 * index), read<double>(data, 2 * index + 1)), 0};
+    case DType::i8:
+    case DType::i4:
+    case DType::i2: return {0, read<std::int8_t>(data, index)};
     case DType::i16: return {0, read<std::int16_t>(data, index)};
     case DType::i32: return {0, read<std::int32_t>(data, index)};
     case DType::u16: return {0, read<std::uint16_t>(data, index)};
     case DType::u32: return {0, read<std::uint32_t>(data, index)};
-    case DType::i64: case DType::u64: return {0, read<std::int64_t>(data, index)};
+    case DType::i64:
+    case DType::u64: return {0, read<std::int64_t>(data, index)};
     default: return {0, read<std::uint8_t>(data, index)};
   }
 }
@@ -287,17 +325,25 @@ void store_datum(DType dtype, std::byte* data, std::int64_t index, const ScalarD
     case DType::c128:
       write(data, 2 * index, x);
       return write(data, 2 * index + 1, datum.number.imag());
-    case DType::i8: case DType::u8: case DType::i4: case DType::u4: case DType::i2: case DType::u2:
-    case DType::boolean:
-      return write(data, index, static_cast<std::uint8_t>(i));
-    case DType::i16: case DType::u16: return write(data, index, static_cast<std::uint16_t>(i));
-    case DType::i32: case DType::u32: return write(data, index, static_cast<std::uint32_t>(i));
-    case DType::i64: case DType::u64: return write(data, index, i);
+    case DType::i8:
+    case DType::u8:
+    case DType::i4:
+    case DType::u4:
+    case DType::i2:
+    case DType::u2:
+    case DType::boolean: return write(data, index, static_cast<std::uint8_t>(i));
+    case DType::i16:
+    case DType::u16: return write(data, index, static_cast<std::uint16_t>(i));
+    case DType::i32:
+    case DType::u32: return write(data, index, static_cast<std::uint32_t>(i));
+    case DType::i64:
+    case DType::u64: return write(data, index, i);
   }
 }
 
 ScalarDatum constant_datum(const ScalarNode& node) {
-  return holds_number(node.dtype) ? number(node.dtype, node.value) : integer(node.dtype, node.integer);
+  return holds_number(node.dtype) ? number(node.dtype, node.value)
+                                  : integer(node.dtype, node.integer);
 }
 
 ScalarDatum apply_scalar(const ScalarNode& node, DType operand, const ScalarDatum& a,
@@ -306,19 +352,26 @@ ScalarDatum apply_scalar(const ScalarNode& node, DType operand, const ScalarDatu
   switch (node.op) {
     case ScalarOp::cast: return cast_datum(operand, node.dtype, a);
     case ScalarOp::bitcast: return bitcast_datum(operand, node.dtype, a);
-    case ScalarOp::is_nan: return truth(floats && (std::isnan(a.number.real()) || std::isnan(a.number.imag())));
-    case ScalarOp::is_inf: return truth(floats && (std::isinf(a.number.real()) || std::isinf(a.number.imag())));
+    case ScalarOp::is_nan:
+      return truth(floats && (std::isnan(a.number.real()) || std::isnan(a.number.imag())));
+    case ScalarOp::is_inf:
+      return truth(floats && (std::isinf(a.number.real()) || std::isinf(a.number.imag())));
     case ScalarOp::select: return a.integer ? b : c;
-    case ScalarOp::equal: case ScalarOp::not_equal: case ScalarOp::less: case ScalarOp::less_equal:
-    case ScalarOp::greater: case ScalarOp::greater_equal: return truth(compare_data(node.op, operand, a, b));
+    case ScalarOp::equal:
+    case ScalarOp::not_equal:
+    case ScalarOp::less:
+    case ScalarOp::less_equal:
+    case ScalarOp::greater:
+    case ScalarOp::greater_equal: return truth(compare_data(node.op, operand, a, b));
     default: break;
   }
   if (node.b < 0) {
     return floats ? number(node.dtype, unary_number(node.op, a.number, is_complex(operand)))
                   : integer(node.dtype, unary_integer(node.op, operand, a.integer));
   }
-  return floats ? number(node.dtype, binary_number(node.op, a.number, b.number, is_complex(operand)))
-                : integer(node.dtype, binary_integer(node.op, operand, a.integer, b.integer));
+  return floats
+             ? number(node.dtype, binary_number(node.op, a.number, b.number, is_complex(operand)))
+             : integer(node.dtype, binary_integer(node.op, operand, a.integer, b.integer));
 }
 
 namespace {
@@ -366,7 +419,9 @@ Status evaluate_elementwise(const OpInfo& info, const void* attributes, const Ev
   std::vector<const std::byte*> data;
   for (std::size_t i = 0; i < args.inputs.size(); ++i) {
     if (!args.inputs[i].data) continue;
-    operands[i] = builder.add({.op = ScalarOp::load, .dtype = args.inputs[i].dtype, .index = static_cast<std::int32_t>(walks.size())});
+    operands[i] = builder.add({.op = ScalarOp::load,
+                               .dtype = args.inputs[i].dtype,
+                               .index = static_cast<std::int32_t>(walks.size())});
     walks.emplace_back(args.inputs[i].dims, args.out(0).dims);
     data.push_back(args.inputs[i].data);
   }
@@ -376,17 +431,21 @@ Status evaluate_elementwise(const OpInfo& info, const void* attributes, const Ev
   for (std::int64_t point = 0; point < count; ++point) {
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       const ScalarNode& node = nodes[n];
-      const auto value = [&](ScalarId id) { return id < 0 ? ScalarDatum{} : values[static_cast<std::size_t>(id)]; };
+      const auto value = [&](ScalarId id) {
+        return id < 0 ? ScalarDatum{} : values[static_cast<std::size_t>(id)];
+      };
       if (node.op == ScalarOp::load) {
         const auto i = static_cast<std::size_t>(node.index);
         values[n] = load_datum(node.dtype, data[i], walks[i].next());
       } else if (node.op == ScalarOp::constant) {
         values[n] = constant_datum(node);
       } else {
-        values[n] = apply_scalar(node, operand_dtype(nodes, node), value(node.a), value(node.b), value(node.c));
+        values[n] = apply_scalar(node, operand_dtype(nodes, node), value(node.a), value(node.b),
+                                 value(node.c));
       }
     }
-    store_datum(args.out(0).dtype, args.out(0).data, point, values[static_cast<std::size_t>(result.id())]);
+    store_datum(args.out(0).dtype, args.out(0).data, point,
+                values[static_cast<std::size_t>(result.id())]);
   }
   return {};
 }

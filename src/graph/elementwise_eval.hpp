@@ -4,9 +4,9 @@
 #include <complex>
 #include <span>
 
+#include "graph/scalar.hpp"
 #include "rlx/result.hpp"
 #include "rlx/tensor.hpp"
-#include "graph/scalar.hpp"
 
 namespace rlx {
 
@@ -24,8 +24,9 @@ ScalarDatum load_datum(DType dtype, const std::byte* data, std::int64_t index);
 /// Stores with rounding to nearest even.
 void store_datum(DType dtype, std::byte* data, std::int64_t index, const ScalarDatum& datum);
 
-/// The value of one node from its operands' values; `operand` is the dtype of operand a (of b for select).
-/// f32 results are rounded to f32, and so on: each node is rounded to its dtype. Not for leaves and reduce.
+/// The value of one node from its operands' values; `operand` is the dtype of operand a (of b for
+/// select). f32 results are rounded to f32, and so on: each node is rounded to its dtype. Not for
+/// leaves and reduce.
 ScalarDatum apply_scalar(const ScalarNode& node, DType operand, const ScalarDatum& a,
                          const ScalarDatum& b, const ScalarDatum& c);
 

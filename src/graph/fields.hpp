@@ -1,4 +1,5 @@
-// Fields of attribute structs, declared once in an op's rules: printing, parsing, comparing and hashing derive from them.
+// Fields of attribute structs, declared once in an op's rules: printing, parsing, comparing and
+// hashing derive from them.
 #pragma once
 
 #include <memory>
@@ -17,11 +18,11 @@ namespace rlx {
 template <class Struct, class Member>
 struct Field {
   std::string_view name;
-  Member Struct::*member;
+  Member Struct::* member;
 };
 
 template <class Struct, class Member>
-constexpr Field<Struct, Member> field(std::string_view name, Member Struct::*member) {
+constexpr Field<Struct, Member> field(std::string_view name, Member Struct::* member) {
   return {name, member};
 }
 
@@ -33,7 +34,8 @@ struct EnumField {
 
 using GraphPointer = std::shared_ptr<const Graph>;
 
-/// Reads or writes the fields of an attribute struct in declaration order. One overload for each type that fields may have.
+/// Reads or writes the fields of an attribute struct in declaration order. One overload for each
+/// type that fields may have.
 class MutableFieldVisitor {
  public:
   virtual ~MutableFieldVisitor() = default;
@@ -54,7 +56,8 @@ class MutableFieldVisitor {
   virtual void visit(std::string_view name, EnumField) = 0;
 };
 
-/// The read-only face: a MutableFieldVisitor that promises not to write. `visit_fields` hands it const attributes.
+/// The read-only face: a MutableFieldVisitor that promises not to write. `visit_fields` hands it
+/// const attributes.
 class FieldVisitor : public MutableFieldVisitor {};
 
 namespace fields_detail {
@@ -73,22 +76,28 @@ void visit_member(MutableFieldVisitor& visitor, std::string_view name, Member& m
 bool equal(const Tensor& a, const Tensor& b);
 bool equal(const GraphPointer& a, const GraphPointer& b);
 template <class T>
-bool equal(const T& a, const T& b) { return a == b; }
+bool equal(const T& a, const T& b) {
+  return a == b;
+}
 
 }  // namespace fields_detail
 
 template <class Struct, class Fields>
 void visit_fields(Struct& attributes, const Fields& fields, MutableFieldVisitor& visitor) {
-  std::apply([&](const auto&... field) {
-    (fields_detail::visit_member(visitor, field.name, attributes.*field.member), ...);
-  }, fields);
+  std::apply(
+      [&](const auto&... field) {
+        (fields_detail::visit_member(visitor, field.name, attributes.*field.member), ...);
+      },
+      fields);
 }
 
 template <class Struct, class Fields>
 bool equal_fields(const Struct& a, const Struct& b, const Fields& fields) {
-  return std::apply([&](const auto&... field) {
-    return (fields_detail::equal(a.*field.member, b.*field.member) && ...);
-  }, fields);
+  return std::apply(
+      [&](const auto&... field) {
+        return (fields_detail::equal(a.*field.member, b.*field.member) && ...);
+      },
+      fields);
 }
 
 }  // namespace rlx

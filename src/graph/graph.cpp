@@ -72,13 +72,15 @@ std::string input_types(const Graph& graph, std::span<const ValueId> inputs) {
 Status check_inputs(const Graph& graph, const OpInfo& info, std::span<const ValueId> inputs) {
   const int count = static_cast<int>(inputs.size());
   if (count < info.min_inputs || (info.max_inputs >= 0 && count > info.max_inputs)) {
-    return bad_input("The op {} takes {} to {} inputs and was given ({}).", info.name,
-                     info.min_inputs, info.max_inputs < 0 ? "any number of" : std::to_string(info.max_inputs), count);
+    return bad_input(
+        "The op {} takes {} to {} inputs and was given ({}).", info.name, info.min_inputs,
+        info.max_inputs < 0 ? "any number of" : std::to_string(info.max_inputs), count);
   }
   for (int i = 0; i < count; ++i) {
     const ValueId id = inputs[static_cast<std::size_t>(i)];
     if (id.node < 0) {
-      if (i < info.min_inputs) return bad_input("Input ({}) of {} is left out but is not optional.", i, info.name);
+      if (i < info.min_inputs)
+        return bad_input("Input ({}) of {} is left out but is not optional.", i, info.name);
       continue;
     }
     if (id.node >= static_cast<int>(graph.nodes().size()) || id.result < 0 ||
@@ -105,7 +107,10 @@ Value Graph::constant(Tensor value) { return add_one(op::Constant{std::move(valu
 
 Value Graph::constant(DType dtype, double value) {
   Tensor tensor(dtype, {});
-  const ScalarNode node{.op = ScalarOp::constant, .dtype = dtype, .value = value, .integer = static_cast<std::int64_t>(value)};
+  const ScalarNode node{.op = ScalarOp::constant,
+                        .dtype = dtype,
+                        .value = value,
+                        .integer = static_cast<std::int64_t>(value)};
   store_datum(dtype, tensor.mutable_data(), 0, constant_datum(node));
   return constant(std::move(tensor));
 }
@@ -117,11 +122,14 @@ Value Graph::state(std::string name, DType dtype, Dims dims) {
 
 void Graph::update(Value state, Value value) {
   const auto* attributes = node(state.id()).op.as<op::State>();
-  if (!attributes) throw Exception(bad_input("Only a state can be updated, not the result of {}.", node(state.id()).op.name()));
+  if (!attributes)
+    throw Exception(bad_input("Only a state can be updated, not the result of {}.",
+                              node(state.id()).op.name()));
   for (const Node& other : nodes()) {
     const auto* update = other.op.as<op::Update>();
     if (update && update->name == attributes->name) {
-      throw Exception(bad_input("The state ({}) is updated twice; one update a run is possible.", attributes->name));
+      throw Exception(bad_input("The state ({}) is updated twice; one update a run is possible.",
+                                attributes->name));
     }
   }
   add_one(op::Update{attributes->name}, {state, value});
@@ -156,10 +164,15 @@ Result<std::vector<ValueId>> Graph::try_add(Op op, std::span<const ValueId> inpu
     if (!origin.empty()) place += " for " + origin;
     return std::move(inferred.error()).while_(place);
   }
-  data_->nodes.push_back({std::move(op), {inputs.begin(), inputs.end()}, *std::move(inferred), std::move(name), std::move(origin)});
+  data_->nodes.push_back({std::move(op),
+                          {inputs.begin(), inputs.end()},
+                          *std::move(inferred),
+                          std::move(name),
+                          std::move(origin)});
   std::vector<ValueId> ids;
   const auto node = static_cast<std::int32_t>(nodes().size() - 1);
-  for (std::size_t i = 0; i < nodes().back().results.size(); ++i) ids.push_back({node, static_cast<std::int32_t>(i)});
+  for (std::size_t i = 0; i < nodes().back().results.size(); ++i)
+    ids.push_back({node, static_cast<std::int32_t>(i)});
   return ids;
 }
 
@@ -168,7 +181,8 @@ namespace {
 // Memoised evaluation of what depends on constants alone.
 class ConstantEvaluation {
  public:
-  ConstantEvaluation(const Graph& graph, std::int64_t max_elements) : graph_(graph), max_elements_(max_elements) {}
+  ConstantEvaluation(const Graph& graph, std::int64_t max_elements)
+      : graph_(graph), max_elements_(max_elements) {}
 
   std::optional<Tensor> value(ValueId id) {
     if (id.node < 0) return std::nullopt;
@@ -183,11 +197,14 @@ class ConstantEvaluation {
   bool depends_on_constants_only(std::int32_t index, int depth) {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
     if (node.op.is<op::Constant>()) return true;
-    if (depth > max_depth || node.op.info().traits.random || node.op.info().traits.stateful) return false;
+    if (depth > max_depth || node.op.info().traits.random || node.op.info().traits.stateful)
+      return false;
     if (node.op.is<op::ShapeOf>() && graph_.type(node.inputs[0]).is_static()) return true;
     if (node.inputs.empty() && !node.op.is<op::Iota>()) return false;
     for (const Type& type : node.results) {
-      if (!node.op.info().traits.data_dependent && (!type.is_static() || type.elements() > max_elements_)) return false;
+      if (!node.op.info().traits.data_dependent &&
+          (!type.is_static() || type.elements() > max_elements_))
+        return false;
     }
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       return input.node < 0 || depends_on_constants_only(input.node, depth + 1);

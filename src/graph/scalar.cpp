@@ -7,15 +7,15 @@ namespace rlx {
 
 std::string_view name_of(ScalarOp op) {
   constexpr std::string_view names[] = {
-      "constant", "load", "domain_index", "accumulator",
-      "neg", "abs", "sign", "exp", "expm1", "exp2", "log", "log1p", "log2", "sqrt", "rsqrt",
-      "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-      "acosh", "atanh", "erf", "floor", "ceil", "round", "trunc", "bit_not", "is_nan", "is_inf",
-      "cast", "bitcast",
-      "add", "sub", "mul", "div", "rem", "mod", "pow", "atan2", "min", "max", "bit_and", "bit_or",
-      "bit_xor", "shift_left", "shift_right", "equal", "not_equal", "less", "less_equal",
-      "greater", "greater_equal",
-      "select", "reduce"};
+      "constant",   "load",       "domain_index",  "accumulator", "neg",   "abs",       "sign",
+      "exp",        "expm1",      "exp2",          "log",         "log1p", "log2",      "sqrt",
+      "rsqrt",      "reciprocal", "sin",           "cos",         "tan",   "asin",      "acos",
+      "atan",       "sinh",       "cosh",          "tanh",        "asinh", "acosh",     "atanh",
+      "erf",        "floor",      "ceil",          "round",       "trunc", "bit_not",   "is_nan",
+      "is_inf",     "cast",       "bitcast",       "add",         "sub",   "mul",       "div",
+      "rem",        "mod",        "pow",           "atan2",       "min",   "max",       "bit_and",
+      "bit_or",     "bit_xor",    "shift_left",    "shift_right", "equal", "not_equal", "less",
+      "less_equal", "greater",    "greater_equal", "select",      "reduce"};
   static_assert(std::size(names) == static_cast<int>(ScalarOp::reduce) + 1);
   return names[static_cast<int>(op)];
 }

@@ -32,7 +32,8 @@ ScalarValue ScalarBuilder::constant(DType dtype, double value) {
 ScalarValue ScalarBuilder::unary(ScalarOp op, ScalarValue a) {
   DType dtype = a.dtype();
   if (op == ScalarOp::is_nan || op == ScalarOp::is_inf) dtype = DType::boolean;
-  if (op == ScalarOp::abs && is_complex(dtype)) dtype = dtype == DType::c64 ? DType::f32 : DType::f64;
+  if (op == ScalarOp::abs && is_complex(dtype))
+    dtype = dtype == DType::c64 ? DType::f32 : DType::f64;
   return add({.op = op, .dtype = dtype, .a = a.id()});
 }
 
@@ -40,7 +41,8 @@ ScalarValue ScalarBuilder::binary(ScalarOp op, ScalarValue a, ScalarValue b) {
   RLX_CHECK(!a.is_literal() || !b.is_literal());
   if (a.is_literal()) a = constant(b.dtype(), a.literal());
   if (b.is_literal()) b = constant(a.dtype(), b.literal());
-  RLX_CHECK(a.dtype() == b.dtype(), "{}: {} and {}", name_of(op), name_of(a.dtype()), name_of(b.dtype()));
+  RLX_CHECK(a.dtype() == b.dtype(), "{}: {} and {}", name_of(op), name_of(a.dtype()),
+            name_of(b.dtype()));
   const bool compares = op >= ScalarOp::equal && op <= ScalarOp::greater_equal;
   return add({.op = op, .dtype = compares ? DType::boolean : a.dtype(), .a = a.id(), .b = b.id()});
 }
@@ -49,7 +51,8 @@ ScalarValue ScalarBuilder::select(ScalarValue condition, ScalarValue a, ScalarVa
   RLX_CHECK(!a.is_literal() || !b.is_literal());
   if (a.is_literal()) a = constant(b.dtype(), a.literal());
   if (b.is_literal()) b = constant(a.dtype(), b.literal());
-  return add({.op = ScalarOp::select, .dtype = a.dtype(), .a = condition.id(), .b = a.id(), .c = b.id()});
+  return add(
+      {.op = ScalarOp::select, .dtype = a.dtype(), .a = condition.id(), .b = a.id(), .c = b.id()});
 }
 
 ScalarValue ScalarBuilder::cast(ScalarValue a, DType dtype) {
@@ -65,7 +68,10 @@ ScalarValue ScalarBuilder::bitcast(ScalarValue a, DType dtype) {
 
 ScalarValue ScalarBuilder::reduce(ReduceKind kind, ScalarValue a) {
   const bool positions = kind == ReduceKind::argmin || kind == ReduceKind::argmax;
-  return add({.op = ScalarOp::reduce, .dtype = positions ? DType::i64 : a.dtype(), .a = a.id(), .reduce_kind = kind});
+  return add({.op = ScalarOp::reduce,
+              .dtype = positions ? DType::i64 : a.dtype(),
+              .a = a.id(),
+              .reduce_kind = kind});
 }
 
 namespace {
@@ -77,8 +83,10 @@ ScalarBuilder& builder_of(ScalarValue a, ScalarValue b) {
 
 #define RLX_UNARY(function, op) \
   ScalarValue function(ScalarValue a) { return a.builder()->unary(ScalarOp::op, a); }
-#define RLX_BINARY(function, op) \
-  ScalarValue function(ScalarValue a, ScalarValue b) { return builder_of(a, b).binary(ScalarOp::op, a, b); }
+#define RLX_BINARY(function, op)                        \
+  ScalarValue function(ScalarValue a, ScalarValue b) {  \
+    return builder_of(a, b).binary(ScalarOp::op, a, b); \
+  }
 
 RLX_BINARY(operator+, add)
 RLX_BINARY(operator-, sub)

@@ -21,7 +21,8 @@ std::int64_t element_count(std::span<const std::int64_t> dims) {
 
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(element_count(dims_), static_cast<std::int64_t>(size_of(dtype)), &bytes)) {
+  if (__builtin_mul_overflow(element_count(dims_), static_cast<std::int64_t>(size_of(dtype)),
+                             &bytes)) {
     throw std::bad_alloc();
   }
   data_ = allocate_zeroed(static_cast<std::size_t>(bytes));
@@ -42,7 +43,8 @@ Tensor Tensor::reshaped(Dims dims) const {
 namespace detail {
 
 void throw_wrong_element_type(DType wanted, DType actual) {
-  throw Exception(bad_input("A tensor of {} cannot be read as {}.", name_of(actual), name_of(wanted)));
+  throw Exception(
+      bad_input("A tensor of {} cannot be read as {}.", name_of(actual), name_of(wanted)));
 }
 
 void throw_wrong_element_count(std::int64_t wanted, std::size_t actual) {

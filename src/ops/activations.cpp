@@ -17,7 +17,9 @@ ScalarValue sigmoid_of(ScalarValue x) { return 1.0 / (1.0 + scalar::exp(-x)); }
 template <>
 struct Rules<op::Relu> : UnaryRules<op::Relu, DTypes::numbers> {
   static constexpr std::string_view name = "relu";
-  static ScalarValue scalar(const op::Relu&, ScalarBuilder&, Operands x) { return scalar::max(x[0], 0.0); }
+  static ScalarValue scalar(const op::Relu&, ScalarBuilder&, Operands x) {
+    return scalar::max(x[0], 0.0);
+  }
 };
 RLX_OP(op::Relu, "activation")
 
@@ -25,7 +27,9 @@ RLX_OP(op::Relu, "activation")
 template <>
 struct Rules<op::Sigmoid> : Activation<op::Sigmoid> {
   static constexpr std::string_view name = "sigmoid";
-  static ScalarValue scalar(const op::Sigmoid&, ScalarBuilder&, Operands x) { return sigmoid_of(x[0]); }
+  static ScalarValue scalar(const op::Sigmoid&, ScalarBuilder&, Operands x) {
+    return sigmoid_of(x[0]);
+  }
 };
 RLX_OP(op::Sigmoid, "activation")
 
@@ -33,7 +37,9 @@ RLX_OP(op::Sigmoid, "activation")
 template <>
 struct Rules<op::Softsign> : Activation<op::Softsign> {
   static constexpr std::string_view name = "softsign";
-  static ScalarValue scalar(const op::Softsign&, ScalarBuilder&, Operands x) { return x[0] / (1.0 + scalar::abs(x[0])); }
+  static ScalarValue scalar(const op::Softsign&, ScalarBuilder&, Operands x) {
+    return x[0] / (1.0 + scalar::abs(x[0]));
+  }
 };
 RLX_OP(op::Softsign, "activation")
 
@@ -104,7 +110,8 @@ RLX_OP(op::Celu, "activation")
 template <>
 struct Rules<op::Selu> : Activation<op::Selu> {
   static constexpr std::string_view name = "selu";
-  static constexpr auto fields = std::tuple{field("alpha", &op::Selu::alpha), field("gamma", &op::Selu::gamma)};
+  static constexpr auto fields =
+      std::tuple{field("alpha", &op::Selu::alpha), field("gamma", &op::Selu::gamma)};
   static ScalarValue scalar(const op::Selu& a, ScalarBuilder& builder, Operands x) {
     return builder.select(x[0] > 0.0, x[0], scalar::expm1(x[0]) * a.alpha) * a.gamma;
   }
@@ -140,7 +147,8 @@ RLX_OP(op::Swish, "activation")
 template <>
 struct Rules<op::HardSigmoid> : Activation<op::HardSigmoid> {
   static constexpr std::string_view name = "hard_sigmoid";
-  static constexpr auto fields = std::tuple{field("alpha", &op::HardSigmoid::alpha), field("beta", &op::HardSigmoid::beta)};
+  static constexpr auto fields =
+      std::tuple{field("alpha", &op::HardSigmoid::alpha), field("beta", &op::HardSigmoid::beta)};
   static ScalarValue scalar(const op::HardSigmoid& a, ScalarBuilder&, Operands x) {
     return scalar::max(scalar::min(x[0] * a.alpha + a.beta, 1.0), 0.0);
   }
@@ -162,9 +170,11 @@ RLX_OP(op::ThresholdedRelu, "activation")
 template <>
 struct Rules<op::Shrink> : UnaryRules<op::Shrink, DTypes::numbers> {
   static constexpr std::string_view name = "shrink";
-  static constexpr auto fields = std::tuple{field("lambd", &op::Shrink::lambd), field("bias", &op::Shrink::bias)};
+  static constexpr auto fields =
+      std::tuple{field("lambd", &op::Shrink::lambd), field("bias", &op::Shrink::bias)};
   static ScalarValue scalar(const op::Shrink& a, ScalarBuilder& builder, Operands x) {
-    return builder.select(x[0] < -a.lambd, x[0] + a.bias, builder.select(x[0] > a.lambd, x[0] - a.bias, 0.0));
+    return builder.select(x[0] < -a.lambd, x[0] + a.bias,
+                          builder.select(x[0] > a.lambd, x[0] - a.bias, 0.0));
   }
 };
 RLX_OP(op::Shrink, "activation")
@@ -180,13 +190,14 @@ struct Rules<op::Prelu> : BinaryRules<op::Prelu, DTypes::numbers> {
 RLX_OP(op::Prelu, "activation")
 
 OpList activation_ops() {
-  static const OpInfo* const list[] = {
-      &info_of<op::Relu>(),      &info_of<op::Sigmoid>(),     &info_of<op::Softsign>(),
-      &info_of<op::Softplus>(),  &info_of<op::Mish>(),        &info_of<op::HardSwish>(),
-      &info_of<op::LeakyRelu>(), &info_of<op::Elu>(),         &info_of<op::Celu>(),
-      &info_of<op::Selu>(),      &info_of<op::Gelu>(),        &info_of<op::Swish>(),
-      &info_of<op::HardSigmoid>(), &info_of<op::ThresholdedRelu>(), &info_of<op::Shrink>(),
-      &info_of<op::Prelu>()};
+  static const OpInfo* const list[] = {&info_of<op::Relu>(),        &info_of<op::Sigmoid>(),
+                                       &info_of<op::Softsign>(),    &info_of<op::Softplus>(),
+                                       &info_of<op::Mish>(),        &info_of<op::HardSwish>(),
+                                       &info_of<op::LeakyRelu>(),   &info_of<op::Elu>(),
+                                       &info_of<op::Celu>(),        &info_of<op::Selu>(),
+                                       &info_of<op::Gelu>(),        &info_of<op::Swish>(),
+                                       &info_of<op::HardSigmoid>(), &info_of<op::ThresholdedRelu>(),
+                                       &info_of<op::Shrink>(),      &info_of<op::Prelu>()};
   return list;
 }
 

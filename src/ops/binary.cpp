@@ -106,7 +106,8 @@ struct Rules<op::Greater> : CompareScalar<op::Greater, ScalarOp::greater, DTypes
 RLX_OP(op::Greater, "elementwise")
 
 template <>
-struct Rules<op::GreaterEqual> : CompareScalar<op::GreaterEqual, ScalarOp::greater_equal, DTypes::numbers> {
+struct Rules<op::GreaterEqual>
+    : CompareScalar<op::GreaterEqual, ScalarOp::greater_equal, DTypes::numbers> {
   static constexpr std::string_view name = "greater_equal";
 };
 RLX_OP(op::GreaterEqual, "elementwise")
@@ -135,7 +136,8 @@ struct Rules<op::ShiftRight> : ShiftRules<op::ShiftRight, ScalarOp::shift_right>
 };
 RLX_OP(op::ShiftRight, "elementwise")
 
-/// The result has the base's dtype; an exponent of another dtype is converted (integer bases with float exponents through f64).
+/// The result has the base's dtype; an exponent of another dtype is converted (integer bases with
+/// float exponents through f64).
 template <>
 struct Rules<op::Pow> {
   static constexpr std::string_view name = "pow";
@@ -143,19 +145,25 @@ struct Rules<op::Pow> {
   static constexpr OpTraits traits{.elementwise = true};
   static constexpr auto fields = std::tuple{};
   static Result<std::vector<Type>> infer(const op::Pow&, const InferArgs& args) {
-    for (int i = 0; i < 2; ++i) RLX_TRY(require(accepts(DTypes::numbers, args[i].dtype), name, "numbers", args[i]));
+    for (int i = 0; i < 2; ++i)
+      RLX_TRY(require(accepts(DTypes::numbers, args[i].dtype), name, "numbers", args[i]));
     RLX_ASSIGN(Shape shape, broadcast_shapes(args[0].shape, args[1].shape));
     return std::vector<Type>{{args[0].dtype, std::move(shape)}};
   }
-  static ScalarValue scalar(const op::Pow&, ScalarBuilder& builder, std::span<const ScalarValue> x) {
+  static ScalarValue scalar(const op::Pow&, ScalarBuilder& builder,
+                            std::span<const ScalarValue> x) {
     const DType base = x[0].dtype();
     if (is_integer(base) && is_float(x[1].dtype())) {
-      return builder.cast(builder.binary(ScalarOp::pow, builder.cast(x[0], f64), builder.cast(x[1], f64)), base);
+      return builder.cast(
+          builder.binary(ScalarOp::pow, builder.cast(x[0], f64), builder.cast(x[1], f64)), base);
     }
     return builder.binary(ScalarOp::pow, x[0], builder.cast(x[1], base));
   }
   static std::vector<Sample> samples() {
-    return {{.op = op::Pow{}, .inputs = {Type{f32, {3, 17}}, Type{f32, {3, 17}}}, .low = 0.1, .high = 3},
+    return {{.op = op::Pow{},
+             .inputs = {Type{f32, {3, 17}}, Type{f32, {3, 17}}},
+             .low = 0.1,
+             .high = 3},
             {.op = op::Pow{}, .inputs = {Type{f32, {3, 17}}, Type{i64, {}}}},
             {.op = op::Pow{}, .inputs = {Type{i32, {3, 17}}, Type{i32, {17}}}, .low = 0, .high = 4},
             {.op = op::Pow{}, .inputs = {Type{i32, {5}}, Type{f32, {5}}}, .low = 0, .high = 4}};
@@ -172,26 +180,30 @@ struct Rules<op::Select> {
   static Result<std::vector<Type>> infer(const op::Select&, const InferArgs& args) {
     RLX_TRY(require(args[0].dtype == boolean, name, "a bool condition", args[0]));
     if (args[1].dtype != args[2].dtype) {
-      return bad_input("The op select wants equal dtypes and was given {} and {}.", args[1].text(), args[2].text());
+      return bad_input("The op select wants equal dtypes and was given {} and {}.", args[1].text(),
+                       args[2].text());
     }
     RLX_ASSIGN(Shape branches, broadcast_shapes(args[1].shape, args[2].shape));
     RLX_ASSIGN(Shape shape, broadcast_shapes(args[0].shape, branches));
     return std::vector<Type>{{args[1].dtype, std::move(shape)}};
   }
-  static ScalarValue scalar(const op::Select&, ScalarBuilder& builder, std::span<const ScalarValue> x) {
+  static ScalarValue scalar(const op::Select&, ScalarBuilder& builder,
+                            std::span<const ScalarValue> x) {
     return builder.select(x[0], x[1], x[2]);
   }
   static std::vector<Sample> samples() {
     std::vector<Sample> list;
     for (const DType dtype : {f32, f64, f16, i64, u8, boolean}) {
-      list.push_back({.op = op::Select{}, .inputs = {Type{boolean, {4, 9}}, Type{dtype, {4, 9}}, Type{dtype, {9}}}});
+      list.push_back({.op = op::Select{},
+                      .inputs = {Type{boolean, {4, 9}}, Type{dtype, {4, 9}}, Type{dtype, {9}}}});
     }
     return list;
   }
 };
 RLX_OP(op::Select, "elementwise")
 
-/// clamp(x, low?, high?): max with low, then min with high (so high wins where low > high). Scalars or broadcastable limits.
+/// clamp(x, low?, high?): max with low, then min with high (so high wins where low > high). Scalars
+/// or broadcastable limits.
 template <>
 struct Rules<op::Clamp> {
   static constexpr std::string_view name = "clamp";
@@ -204,7 +216,8 @@ struct Rules<op::Clamp> {
     for (int i = 1; i < args.count(); ++i) {
       if (!args.has(i)) continue;
       if (args[i].dtype != args[0].dtype) {
-        return bad_input("The op clamp wants limits of dtype {} and was given {}.", name_of(args[0].dtype), args[i].text());
+        return bad_input("The op clamp wants limits of dtype {} and was given {}.",
+                         name_of(args[0].dtype), args[i].text());
       }
       RLX_ASSIGN(shape, broadcast_shapes(shape, args[i].shape));
     }
@@ -217,17 +230,24 @@ struct Rules<op::Clamp> {
     return result;
   }
   static std::vector<Sample> samples() {
-    return {{.op = op::Clamp{}, .inputs = {Type{f32, {3, 9}}, Type{f32, {}}, Type{f32, {}}}},
-            {.op = op::Clamp{}, .inputs = {Type{i32, {3, 9}}, Type{i32, {}}, Type{i32, {}}}},
-            {.op = op::Clamp{}, .inputs = {Type{f32, {3, 9}}, Type{}, Type{f32, {}}}, .absent = {1}}};
+    return {
+        {.op = op::Clamp{}, .inputs = {Type{f32, {3, 9}}, Type{f32, {}}, Type{f32, {}}}},
+        {.op = op::Clamp{}, .inputs = {Type{i32, {3, 9}}, Type{i32, {}}, Type{i32, {}}}},
+        {.op = op::Clamp{}, .inputs = {Type{f32, {3, 9}}, Type{}, Type{f32, {}}}, .absent = {1}}};
   }
 };
 RLX_OP(op::Clamp, "elementwise")
 
 OpList binary_ops() {
   static const OpInfo* const list[] = {
-      &info_of<op::Add>(), &info_of<op::Sub>(), &info_of<op::Mul>(), &info_of<op::Div>(), &info_of<op::Rem>(), &info_of<op::Mod>(), &info_of<op::Atan2>(), &info_of<op::Min>(), &info_of<op::Max>(), &info_of<op::And>(), &info_of<op::Or>(), &info_of<op::Xor>(), &info_of<op::Equal>(), &info_of<op::NotEqual>(), &info_of<op::Less>(), &info_of<op::LessEqual>(), &info_of<op::Greater>(), &info_of<op::GreaterEqual>(),
-      &info_of<op::ShiftLeft>(), &info_of<op::ShiftRight>(), &info_of<op::Pow>(), &info_of<op::Select>(), &info_of<op::Clamp>()};
+      &info_of<op::Add>(),       &info_of<op::Sub>(),        &info_of<op::Mul>(),
+      &info_of<op::Div>(),       &info_of<op::Rem>(),        &info_of<op::Mod>(),
+      &info_of<op::Atan2>(),     &info_of<op::Min>(),        &info_of<op::Max>(),
+      &info_of<op::And>(),       &info_of<op::Or>(),         &info_of<op::Xor>(),
+      &info_of<op::Equal>(),     &info_of<op::NotEqual>(),   &info_of<op::Less>(),
+      &info_of<op::LessEqual>(), &info_of<op::Greater>(),    &info_of<op::GreaterEqual>(),
+      &info_of<op::ShiftLeft>(), &info_of<op::ShiftRight>(), &info_of<op::Pow>(),
+      &info_of<op::Select>(),    &info_of<op::Clamp>()};
   return list;
 }
 

@@ -1,4 +1,5 @@
-// What the elementwise families share: rules for ops that are one scalar op, or a short expression of them.
+// What the elementwise families share: rules for ops that are one scalar op, or a short expression
+// of them.
 #pragma once
 
 #include "graph/rules.hpp"
@@ -22,8 +23,9 @@ constexpr bool accepts(DTypes set, DType dtype) {
 }
 
 constexpr std::string_view text_of(DTypes set) {
-  constexpr std::string_view texts[] = {"floats", "floats or complex numbers", "numbers",
-                                        "numbers or complex numbers", "integers or bool", "anything"};
+  constexpr std::string_view texts[] = {"floats",           "floats or complex numbers",
+                                        "numbers",          "numbers or complex numbers",
+                                        "integers or bool", "anything"};
   return texts[static_cast<int>(set)];
 }
 

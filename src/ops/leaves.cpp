@@ -16,9 +16,12 @@ struct Rules<op::Input> {
   static constexpr std::string_view name = "input";
   static constexpr Arity arity{0, 0};
   static constexpr OpTraits traits = leaf;
-  static constexpr auto fields = std::tuple{field("name", &op::Input::name), field("dtype", &op::Input::dtype),
-                                            field("shape", &op::Input::shape)};
-  static Result<std::vector<Type>> infer(const op::Input& a, const InferArgs&) { return one(a.dtype, a.shape); }
+  static constexpr auto fields =
+      std::tuple{field("name", &op::Input::name), field("dtype", &op::Input::dtype),
+                 field("shape", &op::Input::shape)};
+  static Result<std::vector<Type>> infer(const op::Input& a, const InferArgs&) {
+    return one(a.dtype, a.shape);
+  }
   static std::vector<Sample> samples() { return {}; }
 };
 RLX_OP(op::Input, "leaf")
@@ -28,12 +31,14 @@ struct Rules<op::Param> {
   static constexpr std::string_view name = "param";
   static constexpr Arity arity{0, 0};
   static constexpr OpTraits traits = leaf;
-  static constexpr auto fields = std::tuple{field("name", &op::Param::name), field("dtype", &op::Param::dtype),
-                                            field("dims", &op::Param::dims)};
+  static constexpr auto fields =
+      std::tuple{field("name", &op::Param::name), field("dtype", &op::Param::dtype),
+                 field("dims", &op::Param::dims)};
   static Result<std::vector<Type>> infer(const op::Param& a, const InferArgs&) {
     if (!a.data.empty() && (a.data.dtype() != a.dtype || a.data.dims() != a.dims)) {
       return bad_input("The data of param ({}) is {}, declared is {}.", a.name,
-                       Type{a.data.dtype(), to_shape(a.data.dims())}.text(), Type{a.dtype, to_shape(a.dims)}.text());
+                       Type{a.data.dtype(), to_shape(a.data.dims())}.text(),
+                       Type{a.dtype, to_shape(a.dims)}.text());
     }
     return one(a.dtype, to_shape(a.dims));
   }
@@ -65,9 +70,12 @@ struct Rules<op::State> {
   static constexpr std::string_view name = "state";
   static constexpr Arity arity{0, 0};
   static constexpr OpTraits traits = leaf;
-  static constexpr auto fields = std::tuple{field("name", &op::State::name), field("dtype", &op::State::dtype),
-                                            field("dims", &op::State::dims)};
-  static Result<std::vector<Type>> infer(const op::State& a, const InferArgs&) { return one(a.dtype, to_shape(a.dims)); }
+  static constexpr auto fields =
+      std::tuple{field("name", &op::State::name), field("dtype", &op::State::dtype),
+                 field("dims", &op::State::dims)};
+  static Result<std::vector<Type>> infer(const op::State& a, const InferArgs&) {
+    return one(a.dtype, to_shape(a.dims));
+  }
   static std::vector<Sample> samples() { return {}; }
 };
 RLX_OP(op::State, "leaf")
@@ -80,7 +88,8 @@ struct Rules<op::Update> {
   static constexpr auto fields = std::tuple{field("name", &op::Update::name)};
   static Result<std::vector<Type>> infer(const op::Update& a, const InferArgs& args) {
     if (args[0] != args[1]) {
-      return bad_input("The state ({}) is {} and cannot take {}.", a.name, args[0].text(), args[1].text());
+      return bad_input("The state ({}) is {} and cannot take {}.", a.name, args[0].text(),
+                       args[1].text());
     }
     return std::vector<Type>{args[1]};
   }
@@ -93,8 +102,9 @@ struct Rules<op::Iota> {
   static constexpr std::string_view name = "iota";
   static constexpr Arity arity{0, 0};
   static constexpr OpTraits traits{};
-  static constexpr auto fields = std::tuple{field("dtype", &op::Iota::dtype), field("shape", &op::Iota::shape),
-                                            field("axis", &op::Iota::axis)};
+  static constexpr auto fields =
+      std::tuple{field("dtype", &op::Iota::dtype), field("shape", &op::Iota::shape),
+                 field("axis", &op::Iota::axis)};
   static Result<std::vector<Type>> infer(const op::Iota& a, const InferArgs&) {
     const Type type{a.dtype, a.shape};
     RLX_TRY(normalize_axis(a.axis, type.rank(), type));
@@ -118,8 +128,9 @@ struct Rules<op::Iota> {
 RLX_OP(op::Iota, "leaf")
 
 OpList leaf_ops() {
-  static const OpInfo* const list[] = {&info_of<op::Input>(), &info_of<op::Param>(), &info_of<op::Constant>(),
-                                       &info_of<op::State>(), &info_of<op::Update>(), &info_of<op::Iota>()};
+  static const OpInfo* const list[] = {&info_of<op::Input>(),    &info_of<op::Param>(),
+                                       &info_of<op::Constant>(), &info_of<op::State>(),
+                                       &info_of<op::Update>(),   &info_of<op::Iota>()};
   return list;
 }
 

@@ -1,5 +1,4 @@
-// What the recurrent layers share: operands as ONNX lays them out, activation functions by name,
-// and the walk over time.
+// What the recurrent layers share: operands as ONNX lays them out, and the walk over time.
 #pragma once
 
 #include <algorithm>
@@ -7,43 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/cell_function.hpp"
 #include "graph/rules.hpp"
 #include "ops/reference.hpp"
 
 namespace rlx {
 
-/// The attributes that every recurrent layer has.
-struct RecurrentAttributes {
-  Direction direction;
-  const std::vector<std::string>& activations;
-  const std::vector<double>&alphas, &betas;
-};
-
 /// The sum that enters a gate, clipped to [-limit, limit] where a limit is set.
 inline double clipped(double sum, double limit) {
   return limit > 0 ? std::clamp(sum, -limit, limit) : sum;
-}
-
-/// An activation function with its parameters.
-struct CellFunction {
-  double (*apply)(double x, double alpha, double beta) = nullptr;
-  ScalarValue (*scalar)(ScalarValue x, double alpha, double beta) = nullptr;
-  double alpha = 0, beta = 0;
-
-  double operator()(double x) const { return apply(x, alpha, beta); }
-  ScalarValue operator()(ScalarValue x) const { return scalar(x, alpha, beta); }
-  bool operator==(const CellFunction&) const = default;
-};
-
-/// The functions of one direction after another; `defaults` for each where none are named. Names as
-/// ONNX spells them or in snake case; alphas and betas go, in order, to the functions that take
-/// them.
-Result<std::vector<CellFunction>> cell_functions(std::string_view op,
-                                                 const RecurrentAttributes& attributes,
-                                                 const std::vector<std::string>& defaults);
-
-inline std::int64_t direction_count(Direction direction) {
-  return direction == Direction::bidirectional ? 2 : 1;
 }
 
 /// Checks (x, w, r, b?, lengths?, h0?, ...) of a layer with so many gates; gives (y, h).

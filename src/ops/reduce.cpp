@@ -70,7 +70,8 @@ W combine(Reduction kind, const W& a, const W& b) {
   return a + b;
 }
 
-// bool is stored as 0 or 1, and integers of 2 and 4 bits have narrower ends than the byte that holds them.
+// bool is stored as 0 or 1, and integers of 2 and 4 bits have narrower ends than the byte that
+// holds them.
 template <class T>
 Wide<T> start_value(Reduction kind, DType dtype) {
   if constexpr (std::is_integral_v<T>) {

@@ -52,7 +52,8 @@ struct Rules<op::Rsqrt> : UnaryScalar<op::Rsqrt, ScalarOp::rsqrt, DTypes::floats
 RLX_OP(op::Rsqrt, "elementwise")
 
 template <>
-struct Rules<op::Reciprocal> : UnaryScalar<op::Reciprocal, ScalarOp::reciprocal, DTypes::floats_complex> {
+struct Rules<op::Reciprocal>
+    : UnaryScalar<op::Reciprocal, ScalarOp::reciprocal, DTypes::floats_complex> {
   static constexpr std::string_view name = "reciprocal";
 };
 RLX_OP(op::Reciprocal, "elementwise")
@@ -191,13 +192,15 @@ RLX_OP(op::IsNan, "elementwise")
 template <>
 struct Rules<op::IsInf> : UnaryRules<op::IsInf, DTypes::floats> {
   static constexpr std::string_view name = "is_inf";
-  static constexpr auto fields = std::tuple{field("positive", &op::IsInf::positive), field("negative", &op::IsInf::negative)};
+  static constexpr auto fields =
+      std::tuple{field("positive", &op::IsInf::positive), field("negative", &op::IsInf::negative)};
   static Result<std::vector<Type>> infer(const op::IsInf& a, const InferArgs& args) {
     RLX_ASSIGN(std::vector<Type> types, UnaryRules::infer(a, args));
     types[0].dtype = boolean;
     return types;
   }
-  static ScalarValue scalar(const op::IsInf& a, ScalarBuilder& builder, std::span<const ScalarValue> x) {
+  static ScalarValue scalar(const op::IsInf& a, ScalarBuilder& builder,
+                            std::span<const ScalarValue> x) {
     ScalarValue result = builder.unary(ScalarOp::is_inf, x[0]);
     if (!a.positive) result = scalar::bit_and(result, x[0] < ScalarValue(0.0));
     if (!a.negative) result = scalar::bit_and(result, x[0] > ScalarValue(0.0));
@@ -210,14 +213,17 @@ RLX_OP(op::IsInf, "elementwise")
 template <>
 struct Rules<op::Cast> : UnaryRules<op::Cast, DTypes::all> {
   static constexpr std::string_view name = "cast";
-  static constexpr auto fields = std::tuple{field("dtype", &op::Cast::dtype), field("saturate", &op::Cast::saturate)};
+  static constexpr auto fields =
+      std::tuple{field("dtype", &op::Cast::dtype), field("saturate", &op::Cast::saturate)};
   static Result<std::vector<Type>> infer(const op::Cast& a, const InferArgs& args) {
     if (is_complex(args[0].dtype) && !is_complex(a.dtype)) {
-      return bad_input("A cast from {} to {} would drop the imaginary part.", args[0].text(), name_of(a.dtype));
+      return bad_input("A cast from {} to {} would drop the imaginary part.", args[0].text(),
+                       name_of(a.dtype));
     }
     return std::vector<Type>{{a.dtype, args[0].shape}};
   }
-  static ScalarValue scalar(const op::Cast& a, ScalarBuilder& builder, std::span<const ScalarValue> x) {
+  static ScalarValue scalar(const op::Cast& a, ScalarBuilder& builder,
+                            std::span<const ScalarValue> x) {
     const bool narrow_float =
         a.dtype == f8e4m3fn || a.dtype == f8e5m2 || a.dtype == f8e4m3fnuz || a.dtype == f8e5m2fnuz;
     if (!narrow_float || !a.saturate) return builder.cast(x[0], a.dtype);
@@ -243,23 +249,35 @@ struct Rules<op::Bitcast> : UnaryRules<op::Bitcast, DTypes::all> {
   static constexpr auto fields = std::tuple{field("dtype", &op::Bitcast::dtype)};
   static Result<std::vector<Type>> infer(const op::Bitcast& a, const InferArgs& args) {
     if (size_of(a.dtype) != size_of(args[0].dtype)) {
-      return bad_input("A bitcast keeps the size of elements: {} to {} does not.", args[0].text(), name_of(a.dtype));
+      return bad_input("A bitcast keeps the size of elements: {} to {} does not.", args[0].text(),
+                       name_of(a.dtype));
     }
     return std::vector<Type>{{a.dtype, args[0].shape}};
   }
-  static ScalarValue scalar(const op::Bitcast& a, ScalarBuilder& builder, std::span<const ScalarValue> x) {
+  static ScalarValue scalar(const op::Bitcast& a, ScalarBuilder& builder,
+                            std::span<const ScalarValue> x) {
     return builder.bitcast(x[0], a.dtype);
   }
   static std::vector<Sample> samples() {
-    return {{.op = op::Bitcast{i32}, .inputs = {Type{f32, {9}}}}, {.op = op::Bitcast{f32}, .inputs = {Type{i32, {9}}}}};
+    return {{.op = op::Bitcast{i32}, .inputs = {Type{f32, {9}}}},
+            {.op = op::Bitcast{f32}, .inputs = {Type{i32, {9}}}}};
   }
 };
 RLX_OP(op::Bitcast, "elementwise")
 
 OpList unary_ops() {
   static const OpInfo* const list[] = {
-      &info_of<op::Neg>(), &info_of<op::Abs>(), &info_of<op::Sign>(), &info_of<op::Exp>(), &info_of<op::Expm1>(), &info_of<op::Log>(), &info_of<op::Log1p>(), &info_of<op::Sqrt>(), &info_of<op::Rsqrt>(), &info_of<op::Reciprocal>(), &info_of<op::Sin>(), &info_of<op::Cos>(), &info_of<op::Tan>(), &info_of<op::Asin>(), &info_of<op::Acos>(), &info_of<op::Atan>(), &info_of<op::Sinh>(), &info_of<op::Cosh>(), &info_of<op::Tanh>(), &info_of<op::Asinh>(), &info_of<op::Acosh>(), &info_of<op::Atanh>(), &info_of<op::Erf>(), &info_of<op::Floor>(), &info_of<op::Ceil>(), &info_of<op::Round>(), &info_of<op::Trunc>(), &info_of<op::Not>(),
-      &info_of<op::IsNan>(), &info_of<op::IsInf>(), &info_of<op::Cast>(), &info_of<op::Bitcast>()};
+      &info_of<op::Neg>(),        &info_of<op::Abs>(),    &info_of<op::Sign>(),
+      &info_of<op::Exp>(),        &info_of<op::Expm1>(),  &info_of<op::Log>(),
+      &info_of<op::Log1p>(),      &info_of<op::Sqrt>(),   &info_of<op::Rsqrt>(),
+      &info_of<op::Reciprocal>(), &info_of<op::Sin>(),    &info_of<op::Cos>(),
+      &info_of<op::Tan>(),        &info_of<op::Asin>(),   &info_of<op::Acos>(),
+      &info_of<op::Atan>(),       &info_of<op::Sinh>(),   &info_of<op::Cosh>(),
+      &info_of<op::Tanh>(),       &info_of<op::Asinh>(),  &info_of<op::Acosh>(),
+      &info_of<op::Atanh>(),      &info_of<op::Erf>(),    &info_of<op::Floor>(),
+      &info_of<op::Ceil>(),       &info_of<op::Round>(),  &info_of<op::Trunc>(),
+      &info_of<op::Not>(),        &info_of<op::IsNan>(),  &info_of<op::IsInf>(),
+      &info_of<op::Cast>(),       &info_of<op::Bitcast>()};
   return list;
 }
 

@@ -19,14 +19,17 @@ Axes normal_axes(Axes axes, int rank) {
   return axes;
 }
 
-// reduce(x, axes, no dims kept) = reshape(reduce(x, axes, dims kept)); mean = sum / n; f16 and bf16 sums run in f32.
-Result<bool> canonical_reduce(Rewriter& rewriter, std::int32_t index, const Node& node, const op::Reduce& reduce) {
+// reduce(x, axes, no dims kept) = reshape(reduce(x, axes, dims kept)); mean = sum / n; f16 and bf16
+// sums run in f32.
+Result<bool> canonical_reduce(Rewriter& rewriter, std::int32_t index, const Node& node,
+                              const op::Reduce& reduce) {
   Value x = rewriter.values_of(node)[0];
   if (!x.type().is_static()) return false;
   const Axes axes = normal_axes(reduce.axes, x.rank());
   const bool mean = reduce.kind == Reduction::mean;
   const DType dtype = x.dtype();
-  const bool widen = is_narrow(dtype) && (mean || reduce.kind == Reduction::sum || reduce.kind == Reduction::prod);
+  const bool widen =
+      is_narrow(dtype) && (mean || reduce.kind == Reduction::sum || reduce.kind == Reduction::prod);
   if (!mean && !widen && reduce.keep_dims && axes == reduce.axes) return false;
   if (mean && is_integer(dtype)) return false;
   if (widen) x = cast(x, f32);
@@ -34,8 +37,11 @@ Result<bool> canonical_reduce(Rewriter& rewriter, std::int32_t index, const Node
   for (const std::int64_t axis : axes) count *= x.shape()[static_cast<std::size_t>(axis)].value();
   Value result = rlx::reduce(x, mean ? Reduction::sum : reduce.kind, axes, true);
   if (mean) {
-    Value factor = is_complex(dtype) ? cast(rewriter.target().constant(dtype == c64 ? f32 : f64, 1.0 / static_cast<double>(count)), dtype)
-                                     : rewriter.target().constant(x.dtype(), 1.0 / static_cast<double>(count));
+    Value factor = is_complex(dtype)
+                       ? cast(rewriter.target().constant(dtype == c64 ? f32 : f64,
+                                                         1.0 / static_cast<double>(count)),
+                              dtype)
+                       : rewriter.target().constant(x.dtype(), 1.0 / static_cast<double>(count));
     result = result * factor;
   }
   if (widen) result = cast(result, dtype);
@@ -44,7 +50,8 @@ Result<bool> canonical_reduce(Rewriter& rewriter, std::int32_t index, const Node
   return true;
 }
 
-Result<bool> canonical_arg_reduce(Rewriter& rewriter, std::int32_t index, const Node& node, const op::ArgReduce& reduce) {
+Result<bool> canonical_arg_reduce(Rewriter& rewriter, std::int32_t index, const Node& node,
+                                  const op::ArgReduce& reduce) {
   if (reduce.keep_dims || !node.results[0].is_static()) return false;
   op::ArgReduce kept = reduce;
   kept.keep_dims = true;
@@ -65,10 +72,14 @@ Axes free_axes(int rank, const Axes& batch, const Axes& contract) {
   return result;
 }
 
-// The free axes of b become one: b is transposed to (batch, contract, free) and its free axes merged.
-Result<bool> canonical_dot(Rewriter& rewriter, std::int32_t index, const Node& node, const op::DotGeneral& dot) {
+// The free axes of b become one: b is transposed to (batch, contract, free) and its free axes
+// merged.
+Result<bool> canonical_dot(Rewriter& rewriter, std::int32_t index, const Node& node,
+                           const op::DotGeneral& dot) {
   const Values inputs = rewriter.values_of(node);
-  if (!node.results[0].is_static() || !inputs[0].type().is_static() || !inputs[1].type().is_static()) return false;
+  if (!node.results[0].is_static() || !inputs[0].type().is_static() ||
+      !inputs[1].type().is_static())
+    return false;
   const Axes free = free_axes(inputs[1].rank(), dot.b_batch, dot.b_contract);
   if (free.size() == 1) return false;
   Axes perm = dot.b_batch;
@@ -81,7 +92,8 @@ Result<bool> canonical_dot(Rewriter& rewriter, std::int32_t index, const Node& n
   for (std::size_t i = kept; i < b.shape().size(); ++i) columns *= b.shape()[i].value();
   shape.push_back(columns);
   op::DotGeneral canonical = dot;
-  for (std::size_t i = 0; i < dot.b_batch.size(); ++i) canonical.b_batch[i] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < dot.b_batch.size(); ++i)
+    canonical.b_batch[i] = static_cast<std::int64_t>(i);
   for (std::size_t i = 0; i < dot.b_contract.size(); ++i) {
     canonical.b_contract[i] = static_cast<std::int64_t>(dot.b_batch.size() + i);
   }
@@ -90,7 +102,8 @@ Result<bool> canonical_dot(Rewriter& rewriter, std::int32_t index, const Node& n
   return true;
 }
 
-// Zeros between the elements of an axis: reshape to [.., n, 1, ..], pad to [.., n, step, ..], reshape, crop.
+// Zeros between the elements of an axis: reshape to [.., n, 1, ..], pad to [.., n, step, ..],
+// reshape, crop.
 Value spread(Value x, std::size_t axis, std::int64_t step) {
   if (step == 1) return x;
   Shape shape = x.shape();
@@ -108,10 +121,13 @@ Value spread(Value x, std::size_t axis, std::int64_t step) {
   return slice(merged, starts, limits);
 }
 
-// conv_transpose(x, w) = conv(spread(x, stride), flip(w) with in and out channels exchanged), padded by (kernel - 1) * dilation - pad.
+// conv_transpose(x, w) = conv(spread(x, stride), flip(w) with in and out channels exchanged),
+// padded by (kernel - 1) * dilation - pad.
 Value without_transposition(Value x, Value w, const op::Conv& conv) {
   const auto spatial = static_cast<std::size_t>(x.rank() - 2);
-  const auto at = [](const Axes& axes, std::size_t i, std::int64_t otherwise) { return axes.empty() ? otherwise : axes[i]; };
+  const auto at = [](const Axes& axes, std::size_t i, std::int64_t otherwise) {
+    return axes.empty() ? otherwise : axes[i];
+  };
   op::Conv plain;
   plain.groups = conv.groups;
   Axes flipped;
@@ -151,7 +167,8 @@ Value without_transposition(Value x, Value w, const op::Conv& conv) {
   return x.graph().add_one(plain, {x, w});
 }
 
-Result<bool> canonical_conv(Rewriter& rewriter, std::int32_t index, const Node& node, const op::Conv& conv) {
+Result<bool> canonical_conv(Rewriter& rewriter, std::int32_t index, const Node& node,
+                            const op::Conv& conv) {
   const Values inputs = rewriter.values_of(node);
   const bool biased = inputs.size() > 2 && inputs[2];
   if (!node.results[0].is_static() || (!biased && !conv.transposed)) return false;
@@ -170,7 +187,9 @@ Result<bool> canonical_conv(Rewriter& rewriter, std::int32_t index, const Node& 
 Tensor window_counts(const op::WindowReduce& pool, const Dims& in, const Dims& out) {
   Tensor counts(f32, out);
   auto* data = reinterpret_cast<float*>(counts.mutable_data());
-  const auto at = [](const Axes& axes, std::size_t i, std::int64_t otherwise) { return axes.empty() ? otherwise : axes[i]; };
+  const auto at = [](const Axes& axes, std::size_t i, std::int64_t otherwise) {
+    return axes.empty() ? otherwise : axes[i];
+  };
   for (std::int64_t point = 0; point < counts.elements(); ++point) {
     std::int64_t count = 1, rest = point;
     for (std::size_t i = out.size(); i-- > 0;) {
@@ -180,7 +199,8 @@ Tensor window_counts(const op::WindowReduce& pool, const Dims& in, const Dims& o
       for (std::int64_t k = 0; k < pool.window[i]; ++k) {
         const std::int64_t position = start + k * at(pool.dilations, i, 1);
         const bool in_x = position >= 0 && position < in[i];
-        const bool in_padding = position >= -at(pool.pad_low, i, 0) && position < in[i] + at(pool.pad_high, i, 0);
+        const bool in_padding =
+            position >= -at(pool.pad_low, i, 0) && position < in[i] + at(pool.pad_high, i, 0);
         inside += pool.count_include_pad ? in_padding : in_x;
       }
       count *= inside;
@@ -191,14 +211,18 @@ Tensor window_counts(const op::WindowReduce& pool, const Dims& in, const Dims& o
 }
 
 // mean over windows = sum over windows * (1 / count)
-Result<bool> canonical_pool(Rewriter& rewriter, std::int32_t index, const Node& node, const op::WindowReduce& pool) {
+Result<bool> canonical_pool(Rewriter& rewriter, std::int32_t index, const Node& node,
+                            const op::WindowReduce& pool) {
   const Value x = rewriter.values_of(node)[0];
-  if (pool.kind != Reduction::mean || pool.channels_last || !node.results[0].is_static() || !is_float(x.dtype())) return false;
+  if (pool.kind != Reduction::mean || pool.channels_last || !node.results[0].is_static() ||
+      !is_float(x.dtype()))
+    return false;
   op::WindowReduce sums = pool;
   sums.kind = Reduction::sum;
   Value wide = is_narrow(x.dtype()) ? cast(x, f32) : x;
   const Dims in = x.type().dims(), out = node.results[0].dims();
-  const Tensor counts = window_counts(pool, {in.begin() + 2, in.end()}, {out.begin() + 2, out.end()});
+  const Tensor counts =
+      window_counts(pool, {in.begin() + 2, in.end()}, {out.begin() + 2, out.end()});
   Value factor = rewriter.target().constant(counts);
   if (wide.dtype() != f32) factor = cast(factor, wide.dtype());
   Value y = rewriter.target().add_one(sums, {wide}) * factor;
@@ -210,16 +234,24 @@ Result<bool> canonical_pool(Rewriter& rewriter, std::int32_t index, const Node& 
 }  // namespace
 
 Result<Graph> canonicalise(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    if (const auto* reduce = node.op.as<op::Reduce>()) return canonical_reduce(rewriter, index, node, *reduce);
-    if (const auto* reduce = node.op.as<op::ArgReduce>()) return canonical_arg_reduce(rewriter, index, node, *reduce);
-    if (const auto* dot = node.op.as<op::DotGeneral>()) return canonical_dot(rewriter, index, node, *dot);
-    if (const auto* conv = node.op.as<op::Conv>()) return canonical_conv(rewriter, index, node, *conv);
-    if (const auto* pool = node.op.as<op::WindowReduce>()) return canonical_pool(rewriter, index, node, *pool);
-    if (const auto* pad = node.op.as<op::Pad>()) return canonical_pad(rewriter, index, node, *pad);
-    if (const auto* scatter = node.op.as<op::ScatterNd>()) return canonical_scatter(rewriter, index, node, *scatter);
-    return false;
-  });
+  return rewrite(graph,
+                 [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   if (const auto* reduce = node.op.as<op::Reduce>())
+                     return canonical_reduce(rewriter, index, node, *reduce);
+                   if (const auto* reduce = node.op.as<op::ArgReduce>())
+                     return canonical_arg_reduce(rewriter, index, node, *reduce);
+                   if (const auto* dot = node.op.as<op::DotGeneral>())
+                     return canonical_dot(rewriter, index, node, *dot);
+                   if (const auto* conv = node.op.as<op::Conv>())
+                     return canonical_conv(rewriter, index, node, *conv);
+                   if (const auto* pool = node.op.as<op::WindowReduce>())
+                     return canonical_pool(rewriter, index, node, *pool);
+                   if (const auto* pad = node.op.as<op::Pad>())
+                     return canonical_pad(rewriter, index, node, *pad);
+                   if (const auto* scatter = node.op.as<op::ScatterNd>())
+                     return canonical_scatter(rewriter, index, node, *scatter);
+                   return false;
+                 });
 }
 
 }  // namespace rlx::passes

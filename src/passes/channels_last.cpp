@@ -1,5 +1,6 @@
-// Convolutions and pools over channels-last images. Every transpose is held back and moves down through ops that do not care about
-// the order of axes, until two of them cancel or an op needs the logical order.
+// Convolutions and pools over channels-last images. Every transpose is held back and moves down
+// through ops that do not care about the order of axes, until two of them cancel or an op needs the
+// logical order.
 #include <algorithm>
 #include <map>
 
@@ -24,7 +25,8 @@ bool is_identity(const Axes& perm) {
 
 Axes inverse(const Axes& perm) {
   Axes result(perm.size());
-  for (std::size_t i = 0; i < perm.size(); ++i) result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < perm.size(); ++i)
+    result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
   return result;
 }
 
@@ -61,13 +63,16 @@ class LayoutPass {
       RLX_TRY(visit(source_.nodes()[i]));
     }
     std::vector<GraphOutput> outputs;
-    for (const GraphOutput& output : source_.outputs()) outputs.push_back({output.name, logical(output.value)});
+    for (const GraphOutput& output : source_.outputs())
+      outputs.push_back({output.name, logical(output.value)});
     target_.set_outputs(std::move(outputs));
     return std::move(target_);
   }
 
  private:
-  const Held& held(ValueId id) const { return held_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]; }
+  const Held& held(ValueId id) const {
+    return held_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
 
   Value handle(ValueId id) { return target_.handle(id); }
 
@@ -103,23 +108,32 @@ class LayoutPass {
     if (node.results.empty() || !node.results[0].is_static()) return copy(node);
     if (const auto* op = node.op.as<op::Transpose>()) return transpose_node(node, *op);
     if (const auto* op = node.op.as<op::Conv>(); op && !op->channels_last) return conv(node, *op);
-    if (const auto* op = node.op.as<op::WindowReduce>(); op && !op->channels_last) return pool(node, *op);
+    if (const auto* op = node.op.as<op::WindowReduce>(); op && !op->channels_last)
+      return pool(node, *op);
     const Axes perm = held_order(node);
     if (perm.empty()) return copy(node);
     if (node.op.info().traits.elementwise) return elementwise(node, perm);
-    if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims) return reduce(node, *op, perm);
+    if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims)
+      return reduce(node, *op, perm);
     if (const auto* op = node.op.as<op::Gather>(); op && source_.type(node.inputs[1]).rank() == 1) {
       const auto rank = static_cast<std::int64_t>(perm.size());
-      return moved(node, op::Gather{perm[static_cast<std::size_t>(op->axis < 0 ? op->axis + rank : op->axis)]}, perm);
+      return moved(
+          node,
+          op::Gather{perm[static_cast<std::size_t>(op->axis < 0 ? op->axis + rank : op->axis)]},
+          perm);
     }
     if (const auto* op = node.op.as<op::Concat>()) return concat_node(node, *op, perm);
     if (const auto* op = node.op.as<op::Slice>()) {
       const Axes to = inverse(perm);
       const Axes steps = op->steps.empty() ? Axes() : permuted(op->steps, to);
-      return moved(node, op::Slice{permuted(op->starts, to), permuted(op->limits, to), steps}, perm);
+      return moved(node, op::Slice{permuted(op->starts, to), permuted(op->limits, to), steps},
+                   perm);
     }
     if (const auto* op = node.op.as<op::Pad>(); op && op->mode == PadMode::constant) {
-      return moved(node, op::Pad{permuted(op->low, inverse(perm)), permuted(op->high, inverse(perm)), op->mode}, perm);
+      return moved(
+          node,
+          op::Pad{permuted(op->low, inverse(perm)), permuted(op->high, inverse(perm)), op->mode},
+          perm);
     }
     if (const auto* op = node.op.as<op::Resize>(); op && op->roi.empty()) {
       op::Resize resize = *op;
@@ -138,7 +152,8 @@ class LayoutPass {
       if (input.node < 0) continue;
       const Held& entry = held(input);
       const Type& type = target_.type(entry.value);
-      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most) continue;
+      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most)
+        continue;
       most = type.elements();
       perm = entry.perm;
     }
@@ -163,7 +178,8 @@ class LayoutPass {
     return {};
   }
 
-  // f(transpose(a), transpose(b)) = transpose(f(a, b)); operands of lower rank are reshaped to the full rank first
+  // f(transpose(a), transpose(b)) = transpose(f(a, b)); operands of lower rank are reshaped to the
+  // full rank first
   Status elementwise(const Node& node, const Axes& perm) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) {
@@ -191,7 +207,8 @@ class LayoutPass {
   Status reduce(const Node& node, const op::Reduce& op, const Axes& perm) {
     Axes axes = op.axes;
     const int rank = static_cast<int>(perm.size());
-    for (std::int64_t& axis : axes) axis = perm[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
+    for (std::int64_t& axis : axes)
+      axis = perm[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
     std::sort(axes.begin(), axes.end());
     return moved(node, op::Reduce{op.kind, axes, true}, perm);
   }
@@ -200,8 +217,10 @@ class LayoutPass {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(physical(input, perm));
     const auto rank = static_cast<std::int64_t>(perm.size());
-    const std::int64_t axis = perm[static_cast<std::size_t>(op.axis < 0 ? op.axis + rank : op.axis)];
-    RLX_ASSIGN(const auto results, target_.try_add(op::Concat{axis}, inputs, node.name, node.origin));
+    const std::int64_t axis =
+        perm[static_cast<std::size_t>(op.axis < 0 ? op.axis + rank : op.axis)];
+    RLX_ASSIGN(const auto results,
+               target_.try_add(op::Concat{axis}, inputs, node.name, node.origin));
     keep({results[0], perm});
     return {};
   }
@@ -217,7 +236,9 @@ class LayoutPass {
     weight_perm.push_back(1);
     weight_perm.push_back(0);
     const ValueId w = transpose(handle(logical(node.inputs[1])), weight_perm).id();
-    RLX_ASSIGN(const auto results, target_.try_add(moved_op, std::vector{physical(node.inputs[0], inverse(last)), w}, node.name, node.origin));
+    RLX_ASSIGN(const auto results,
+               target_.try_add(moved_op, std::vector{physical(node.inputs[0], inverse(last)), w},
+                               node.name, node.origin));
     keep({results[0], inverse(last)});
     return {};
   }

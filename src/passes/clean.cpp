@@ -9,7 +9,8 @@ namespace rlx::passes {
 
 Result<Graph> drop_dead(const Graph& graph) {
   std::vector<bool> live(graph.nodes().size(), false);
-  for (const GraphOutput& output : graph.outputs()) live[static_cast<std::size_t>(output.value.node)] = true;
+  for (const GraphOutput& output : graph.outputs())
+    live[static_cast<std::size_t>(output.value.node)] = true;
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
     if (node.op.is<op::Update>() || node.op.is<op::Input>()) live[i] = true;
@@ -26,22 +27,24 @@ Result<Graph> drop_dead(const Graph& graph) {
 Result<Graph> merge_equal(const Graph& graph) {
   // Nodes of one op on the same inputs are candidates; attributes decide.
   std::map<std::pair<const OpInfo*, std::vector<ValueId>>, std::vector<std::vector<ValueId>>> seen;
-  return rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    const OpTraits& traits = node.op.info().traits;
-    if (traits.random || traits.stateful || traits.control_flow) return false;
-    auto& candidates = seen[{&node.op.info(), rewriter.inputs_of(node)}];
-    for (const std::vector<ValueId>& results : candidates) {
-      if (rewriter.target().node(results.front()).op == node.op) {
-        rewriter.replace(index, results);
-        return true;
-      }
-    }
-    RLX_TRY(rewriter.copy(index));
-    std::vector<ValueId> results;
-    for (std::size_t i = 0; i < node.results.size(); ++i) results.push_back(rewriter({index, static_cast<std::int32_t>(i)}));
-    if (candidates.size() < 64) candidates.push_back(std::move(results));
-    return true;
-  });
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   const OpTraits& traits = node.op.info().traits;
+                   if (traits.random || traits.stateful || traits.control_flow) return false;
+                   auto& candidates = seen[{&node.op.info(), rewriter.inputs_of(node)}];
+                   for (const std::vector<ValueId>& results : candidates) {
+                     if (rewriter.target().node(results.front()).op == node.op) {
+                       rewriter.replace(index, results);
+                       return true;
+                     }
+                   }
+                   RLX_TRY(rewriter.copy(index));
+                   std::vector<ValueId> results;
+                   for (std::size_t i = 0; i < node.results.size(); ++i)
+                     results.push_back(rewriter({index, static_cast<std::int32_t>(i)}));
+                   if (candidates.size() < 64) candidates.push_back(std::move(results));
+                   return true;
+                 });
 }
 
 }  // namespace rlx::passes

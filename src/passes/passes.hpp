@@ -21,8 +21,9 @@ struct Bindings {
   std::map<std::string, Dims> input_dims;
 };
 
-/// Binds symbols and runs inference again with numbers; folds shape arithmetic, small constants, and turns ops whose shapes operands
-/// tell into static ones. What data alone can tell stays. Errors: unknown symbols or inputs, dims that contradict.
+/// Binds symbols and runs inference again with numbers; folds shape arithmetic, small constants,
+/// and turns ops whose shapes operands tell into static ones. What data alone can tell stays.
+/// Errors: unknown symbols or inputs, dims that contradict.
 Result<Graph> specialise(const Graph& graph, const Bindings& bindings);
 
 /// Replaces composites by their bodies, except where `keep` says that the device takes them whole.
@@ -34,11 +35,13 @@ Result<Graph> recognise(const Graph& graph);
 /// Real and imaginary parts of short real Fourier transforms as matrix products.
 Result<Graph> transforms_as_products(const Graph& graph);
 
-/// The forms that regions want: reductions keep their dims, contractions have one free dim of b, convolutions have no bias and are
-/// not transposed, means are sums, pads that take from x and assignments to boxes of x are concatenations.
+/// The forms that regions want: reductions keep their dims, contractions have one free dim of b,
+/// convolutions have no bias and are not transposed, means are sums, pads that take from x and
+/// assignments to boxes of x are concatenations.
 Result<Graph> canonicalise(const Graph& graph);
 
-/// Convolutions and pools over channels-last images; transposes move down through what does not care and cancel.
+/// Convolutions and pools over channels-last images; transposes move down through what does not
+/// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
 /// Algebraic identities, each under its equation.
@@ -48,8 +51,10 @@ Result<Graph> simplify(const Graph& graph);
 Result<Graph> merge_equal(const Graph& graph);
 Result<Graph> drop_dead(const Graph& graph);
 
-/// Applies `map` to every graph among the attributes of the graph's nodes (branches, loop bodies), not to the graph itself.
-Result<Graph> map_subgraphs(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& map);
+/// Applies `map` to every graph among the attributes of the graph's nodes (branches, loop bodies),
+/// not to the graph itself.
+Result<Graph> map_subgraphs(const Graph& graph,
+                            const std::function<Result<Graph>(const Graph&)>& map);
 Result<Op> with_mapped_graphs(const Op& op, const std::function<Result<Graph>(const Graph&)>& map);
 
 /// Adds the nodes of `graph` to `target` with `operands` for its inputs; gives its outputs.

@@ -5,13 +5,21 @@
 namespace rlx::passes {
 
 std::span<const Pass> all_passes() {
-  static constexpr auto specialise_nothing = [](const Graph& graph) { return specialise(graph, {}); };
-  static constexpr auto lower_all = [](const Graph& graph) { return lower(graph, [](const Node&) { return false; }); };
-  static const Pass passes[] = {{"specialise", specialise_nothing}, {"recognise", recognise},
-                                {"lower", lower_all},               {"transforms_as_products", transforms_as_products},
+  static constexpr auto specialise_nothing = [](const Graph& graph) {
+    return specialise(graph, {});
+  };
+  static constexpr auto lower_all = [](const Graph& graph) {
+    return lower(graph, [](const Node&) { return false; });
+  };
+  static const Pass passes[] = {{"specialise", specialise_nothing},
+                                {"recognise", recognise},
+                                {"lower", lower_all},
+                                {"transforms_as_products", transforms_as_products},
                                 {"canonicalise", canonicalise},
-                                {"channels_last", channels_last},   {"simplify", simplify},
-                                {"merge_equal", merge_equal},       {"drop_dead", drop_dead}};
+                                {"channels_last", channels_last},
+                                {"simplify", simplify},
+                                {"merge_equal", merge_equal},
+                                {"drop_dead", drop_dead}};
   return passes;
 }
 

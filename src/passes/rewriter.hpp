@@ -18,7 +18,9 @@ class Rewriter {
 
   /// Where a value of the source went.
   ValueId operator()(ValueId old) const {
-    return old.node < 0 ? old : mapped_[static_cast<std::size_t>(old.node)][static_cast<std::size_t>(old.result)];
+    return old.node < 0
+               ? old
+               : mapped_[static_cast<std::size_t>(old.node)][static_cast<std::size_t>(old.result)];
   }
   std::vector<ValueId> inputs_of(const Node& node) const {
     std::vector<ValueId> inputs;
@@ -28,10 +30,13 @@ class Rewriter {
   /// The rewritten inputs as handles of the target.
   Values values_of(const Node& node) {
     Values values;
-    for (const ValueId input : node.inputs) values.push_back(input.node < 0 ? Value() : target_.handle((*this)(input)));
+    for (const ValueId input : node.inputs)
+      values.push_back(input.node < 0 ? Value() : target_.handle((*this)(input)));
     return values;
   }
-  void replace(std::int32_t node, std::vector<ValueId> results) { mapped_[static_cast<std::size_t>(node)] = std::move(results); }
+  void replace(std::int32_t node, std::vector<ValueId> results) {
+    mapped_[static_cast<std::size_t>(node)] = std::move(results);
+  }
   void replace(std::int32_t node, const Values& results) {
     std::vector<ValueId> ids;
     for (const Value& result : results) ids.push_back(result.id());
@@ -49,7 +54,8 @@ class Rewriter {
   }
   Graph finish() {
     std::vector<GraphOutput> outputs;
-    for (const GraphOutput& output : source_.outputs()) outputs.push_back({output.name, (*this)(output.value)});
+    for (const GraphOutput& output : source_.outputs())
+      outputs.push_back({output.name, (*this)(output.value)});
     target_.set_outputs(std::move(outputs));
     return std::move(target_);
   }
@@ -60,7 +66,8 @@ class Rewriter {
   std::vector<std::vector<ValueId>> mapped_;
 };
 
-/// Rebuilds `graph`; `visit(rewriter, index, node)` gives true where it replaced the node, false to have it copied.
+/// Rebuilds `graph`; `visit(rewriter, index, node)` gives true where it replaced the node, false to
+/// have it copied.
 template <class Visit>
 Result<Graph> rewrite(const Graph& graph, Visit&& visit) {
   try {

@@ -25,26 +25,35 @@ bool is_whole(const op::Slice& slice, const Type& x) {
 /// The one value that every element of a small constant has, or nothing.
 std::optional<double> uniform(const Graph& graph, ValueId id) {
   const auto* constant = graph.node(id).op.as<op::Constant>();
-  if (!constant || constant->value.elements() != 1 || is_complex(constant->value.dtype())) return std::nullopt;
+  if (!constant || constant->value.elements() != 1 || is_complex(constant->value.dtype()))
+    return std::nullopt;
   const ScalarDatum datum = load_datum(constant->value.dtype(), constant->value.data(), 0);
-  return is_float(constant->value.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
+  return is_float(constant->value.dtype()) ? datum.number.real()
+                                           : static_cast<double>(datum.integer);
 }
 
 // x where the node is the identity on its first or second input, else nothing.
-std::optional<ValueId> identity(const Graph& graph, const Node& node, const std::vector<ValueId>& in) {
+std::optional<ValueId> identity(const Graph& graph, const Node& node,
+                                const std::vector<ValueId>& in) {
   const auto same = [&](ValueId id) { return graph.type(id) == node.results[0]; };
   if (in.empty() || in[0].node < 0) return std::nullopt;
-  // transpose(x, identity) = x; reshape(x, its own shape) = x; the same of broadcast, cast, concat of one, whole slices
+  // transpose(x, identity) = x; reshape(x, its own shape) = x; the same of broadcast, cast, concat
+  // of one, whole slices
   if (const auto* op = node.op.as<op::Transpose>(); op && is_identity(op->perm)) return in[0];
-  if ((node.op.is<op::Reshape>() || node.op.is<op::Broadcast>() || node.op.is<op::Cast>()) && same(in[0]) && node.results[0].is_static()) return in[0];
+  if ((node.op.is<op::Reshape>() || node.op.is<op::Broadcast>() || node.op.is<op::Cast>()) &&
+      same(in[0]) && node.results[0].is_static())
+    return in[0];
   if (node.op.is<op::Concat>() && in.size() == 1) return in[0];
-  if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0]))) return in[0];
+  if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0])))
+    return in[0];
   if (in.size() != 2 || in[1].node < 0 || !node.results[0].is_static()) return std::nullopt;
   // x * 1 = x, x / 1 = x, x + 0 = x, x - 0 = x
   const auto a = uniform(graph, in[0]), b = uniform(graph, in[1]);
   if ((node.op.is<op::Mul>() || node.op.is<op::Div>()) && b == 1.0 && same(in[0])) return in[0];
   if (node.op.is<op::Mul>() && a == 1.0 && same(in[1])) return in[1];
-  if ((node.op.is<op::Add>() || node.op.is<op::Sub>()) && b == 0.0 && same(in[0]) && !is_float(node.results[0].dtype)) return in[0];
+  if ((node.op.is<op::Add>() || node.op.is<op::Sub>()) && b == 0.0 && same(in[0]) &&
+      !is_float(node.results[0].dtype))
+    return in[0];
   return std::nullopt;
 }
 
@@ -63,7 +72,8 @@ Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& nod
   const auto* inner = before.op.as<op::Transpose>();
   if (!outer || !inner) return false;
   Axes perm;
-  for (const std::int64_t axis : outer->perm) perm.push_back(inner->perm[static_cast<std::size_t>(axis)]);
+  for (const std::int64_t axis : outer->perm)
+    perm.push_back(inner->perm[static_cast<std::size_t>(axis)]);
   const ValueId source = before.inputs[0];
   if (is_identity(perm)) {
     rewriter.replace(index, std::vector<ValueId>{source});
@@ -87,14 +97,15 @@ Result<bool> expand_power(Rewriter& rewriter, std::int32_t index, const Node& no
 }  // namespace
 
 Result<Graph> simplify(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    if (const auto same = identity(rewriter.target(), node, rewriter.inputs_of(node))) {
-      rewriter.replace(index, std::vector<ValueId>{*same});
-      return true;
-    }
-    RLX_ASSIGN(const bool expanded, expand_power(rewriter, index, node));
-    return expanded ? Result<bool>(true) : merge_views(rewriter, index, node);
-  });
+  return rewrite(
+      graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        if (const auto same = identity(rewriter.target(), node, rewriter.inputs_of(node))) {
+          rewriter.replace(index, std::vector<ValueId>{*same});
+          return true;
+        }
+        RLX_ASSIGN(const bool expanded, expand_power(rewriter, index, node));
+        return expanded ? Result<bool>(true) : merge_views(rewriter, index, node);
+      });
 }
 
 }  // namespace rlx::passes

@@ -11,7 +11,8 @@ namespace {
 /// Evaluates the text of a derived dim, "(batch*2)", once its symbols have values.
 class DimEvaluator {
  public:
-  DimEvaluator(std::string_view text, const std::map<std::string, std::int64_t>& dims) : text_(text), dims_(dims) {}
+  DimEvaluator(std::string_view text, const std::map<std::string, std::int64_t>& dims)
+      : text_(text), dims_(dims) {}
 
   std::optional<std::int64_t> run() {
     const auto value = expression();
@@ -28,7 +29,10 @@ class DimEvaluator {
     const char op = text_[at_++];
     const auto b = expression();
     if (!b || at_ >= text_.size() || text_[at_++] != ')') return std::nullopt;
-    const Dim result = op == '+' ? Dim(*a) + *b : op == '-' ? Dim(*a) - *b : op == '*' ? Dim(*a) * *b : floor_div(*a, *b);
+    const Dim result = op == '+'   ? Dim(*a) + *b
+                       : op == '-' ? Dim(*a) - *b
+                       : op == '*' ? Dim(*a) * *b
+                                   : floor_div(*a, *b);
     return result.value();
   }
   std::optional<std::int64_t> leaf() {
@@ -36,7 +40,9 @@ class DimEvaluator {
     if (end == std::string_view::npos) end = text_.size();
     const std::string name(text_.substr(at_, end - at_));
     at_ = end;
-    if (!name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::stoll(name);
+    if (!name.empty() &&
+        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      return std::stoll(name);
     const auto found = dims_.find(name);
     return found == dims_.end() ? std::nullopt : std::optional(found->second);
   }
@@ -48,7 +54,8 @@ class DimEvaluator {
 
 Dim bind_dim(const Dim& dim, const std::map<std::string, std::int64_t>& dims) {
   if (dim.is_static()) return dim;
-  const auto whole = dims.find(dim.text());  // unnamed dims are spelled "INPUT:AXIS" and may hold any character
+  const auto whole =
+      dims.find(dim.text());  // unnamed dims are spelled "INPUT:AXIS" and may hold any character
   if (whole != dims.end()) return whole->second;
   const auto value = DimEvaluator(dim.text(), dims).run();
   return value ? Dim(*value) : dim;
@@ -111,11 +118,13 @@ std::string joined(const std::set<std::string>& names) {
 }
 
 /// All symbol values: those given, and those that input dims tell.
-Result<std::map<std::string, std::int64_t>> symbol_values(const Graph& graph, const Bindings& bindings) {
+Result<std::map<std::string, std::int64_t>> symbol_values(const Graph& graph,
+                                                          const Bindings& bindings) {
   std::map<std::string, std::int64_t> values = bindings.dims;
   const std::set<std::string> symbols = symbols_of(graph);
   for (const auto& [name, value] : bindings.dims) {
-    if (!symbols.contains(name)) return bad_input("The graph has no symbol ({}); it has: {}.", name, joined(symbols));
+    if (!symbols.contains(name))
+      return bad_input("The graph has no symbol ({}); it has: {}.", name, joined(symbols));
     if (value < 0) return bad_input("The symbol ({}) cannot be ({}).", name, value);
   }
   std::set<std::string> inputs;
@@ -127,33 +136,39 @@ Result<std::map<std::string, std::int64_t>> symbol_values(const Graph& graph, co
     if (given == bindings.input_dims.end()) continue;
     const Type type{input->dtype, input->shape};
     if (given->second.size() != input->shape.size()) {
-      return bad_input("The input ({}) is {} and cannot have ({}) dims.", input->name, type.text(), given->second.size());
+      return bad_input("The input ({}) is {} and cannot have ({}) dims.", input->name, type.text(),
+                       given->second.size());
     }
     for (std::size_t axis = 0; axis < input->shape.size(); ++axis) {
       const Dim& dim = input->shape[axis];
       const std::int64_t value = given->second[axis];
       if (dim.is_static() && dim.value() != value) {
-        return bad_input("The input ({}) is {}: its dim ({}) cannot be ({}).", input->name, type.text(), axis, value);
+        return bad_input("The input ({}) is {}: its dim ({}) cannot be ({}).", input->name,
+                         type.text(), axis, value);
       }
       if (dim.is_static()) continue;
       const auto [known, is_new] = values.emplace(dim.text(), value);
       if (!is_new && known->second != value) {
-        return bad_input("The symbol ({}) is both ({}) and ({}).", dim.text(), known->second, value);
+        return bad_input("The symbol ({}) is both ({}) and ({}).", dim.text(), known->second,
+                         value);
       }
     }
   }
   for (const auto& [name, dims] : bindings.input_dims) {
-    if (!inputs.contains(name)) return bad_input("The graph has no input ({}); it has: {}.", name, joined(inputs));
+    if (!inputs.contains(name))
+      return bad_input("The graph has no input ({}); it has: {}.", name, joined(inputs));
   }
   return values;
 }
 
-// Larger results of constants alone are left to the plan, which computes them once, with the weights.
+// Larger results of constants alone are left to the plan, which computes them once, with the
+// weights.
 constexpr std::int64_t fold_limit = 4096;
 
 bool is_foldable(const Node& node, const Graph& target, const std::vector<ValueId>& inputs) {
   const OpTraits& traits = node.op.info().traits;
-  if (traits.random || traits.stateful || traits.control_flow || node.op.is<op::Constant>()) return false;
+  if (traits.random || traits.stateful || traits.control_flow || node.op.is<op::Constant>())
+    return false;
   return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) {
     return id.node < 0 || target.node(id).op.is<op::Constant>();
   });
@@ -171,7 +186,8 @@ Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
   const std::vector<ValueId> inputs = rewriter.inputs_of(node);
   if (node.op.is<op::ShapeOf>() && target.type(inputs[0]).is_static()) {
     const Dims dims = target.type(inputs[0]).dims();
-    rewriter.replace(index, Values{target.constant(Tensor::of<std::int64_t>({static_cast<std::int64_t>(dims.size())}, dims))});
+    rewriter.replace(index, Values{target.constant(Tensor::of<std::int64_t>(
+                                {static_cast<std::int64_t>(dims.size())}, dims))});
     return true;
   }
   if (!is_foldable(node, target, inputs)) return false;
@@ -184,13 +200,17 @@ Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
     pointers.push_back(value ? &target.type(inputs[i]) : nullptr);
   }
   if (!node.op.info().eval_dynamic) {
-    RLX_ASSIGN(const std::vector<Type> results, node.op.info().infer(node.op.attributes(), InferArgs{pointers}));
+    RLX_ASSIGN(const std::vector<Type> results,
+               node.op.info().infer(node.op.attributes(), InferArgs{pointers}));
     for (const Type& type : results) {
       if (!type.is_static() || type.elements() > fold_limit) return false;
     }
   }
   auto results = evaluate(node.op, values);
-  if (!results.ok()) return std::move(results.error()).while_("evaluating " + std::string(node.op.name()) + (node.origin.empty() ? "" : " for " + node.origin));
+  if (!results.ok())
+    return std::move(results.error())
+        .while_("evaluating " + std::string(node.op.name()) +
+                (node.origin.empty() ? "" : " for " + node.origin));
   Values constants;
   for (Tensor& result : *results) constants.push_back(target.constant(std::move(result)));
   rewriter.replace(index, constants);
@@ -205,7 +225,8 @@ Result<bool> resolve(Rewriter& rewriter, std::int32_t index, const Node& node) {
     const Tensor* value = input ? constant_of(rewriter.target(), input.id()) : nullptr;
     known.push_back(value ? std::optional(*value) : std::nullopt);
   }
-  const auto results = node.op.info().resolve(node.op.attributes(), rewriter.target(), inputs, known);
+  const auto results =
+      node.op.info().resolve(node.op.attributes(), rewriter.target(), inputs, known);
   if (!results) return false;
   rewriter.replace(index, *results);
   return true;
@@ -215,31 +236,39 @@ using SymbolValues = std::map<std::string, std::int64_t>;
 
 Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values);
 
-/// The graph of a branch or loop body with its inputs typed as the operands are; operands that are constants become constants
-/// inside (`constants` says whether they may: the carries of loops change).
-Result<Graph> with_operands(const Graph& body, const Graph& outer, std::span<const ValueId> operands, bool constants, const SymbolValues& values) {
+/// The graph of a branch or loop body with its inputs typed as the operands are; operands that are
+/// constants become constants inside (`constants` says whether they may: the carries of loops
+/// change).
+Result<Graph> with_operands(const Graph& body, const Graph& outer,
+                            std::span<const ValueId> operands, bool constants,
+                            const SymbolValues& values) {
   std::size_t next = 0;
-  RLX_ASSIGN(const Graph typed, rewrite(body, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    const auto* input = node.op.as<op::Input>();
-    if (!input) return false;
-    const ValueId operand = operands[next++];
-    const Value inside = rewriter.target().input(input->name, outer.type(operand).dtype, outer.type(operand).shape);
-    const Tensor* value = constants ? constant_of(outer, operand) : nullptr;
-    rewriter.replace(index, Values{value ? rewriter.target().constant(*value) : inside});
-    return true;
-  }));
+  RLX_ASSIGN(
+      const Graph typed,
+      rewrite(body, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        const auto* input = node.op.as<op::Input>();
+        if (!input) return false;
+        const ValueId operand = operands[next++];
+        const Value inside = rewriter.target().input(input->name, outer.type(operand).dtype,
+                                                     outer.type(operand).shape);
+        const Tensor* value = constants ? constant_of(outer, operand) : nullptr;
+        rewriter.replace(index, Values{value ? rewriter.target().constant(*value) : inside});
+        return true;
+      }));
   return bind_and_fold(typed, values);
 }
 
 /// if(true, a, b) = a; otherwise both branches are specialised on the operands.
-Result<bool> specialise_if(Rewriter& rewriter, std::int32_t index, const Node& node, const op::If& branch, const SymbolValues& values) {
+Result<bool> specialise_if(Rewriter& rewriter, std::int32_t index, const Node& node,
+                           const op::If& branch, const SymbolValues& values) {
   const Values inputs = rewriter.values_of(node);
   const std::span<const Value> operands(inputs.begin() + 1, inputs.end());
   const std::vector<ValueId> ids = rewriter.inputs_of(node);
   const std::span<const ValueId> operand_ids(ids.begin() + 1, ids.end());
   Graph& target = rewriter.target();
   if (const Tensor* condition = constant_of(target, ids[0])) {
-    const Graph& taken = condition->data()[0] != std::byte{0} ? *branch.then_branch : *branch.else_branch;
+    const Graph& taken =
+        condition->data()[0] != std::byte{0} ? *branch.then_branch : *branch.else_branch;
     RLX_ASSIGN(const Graph body, with_operands(taken, target, operand_ids, true, values));
     RLX_ASSIGN(const Values results, inline_graph(target, body, operands));
     rewriter.replace(index, results);
@@ -247,27 +276,34 @@ Result<bool> specialise_if(Rewriter& rewriter, std::int32_t index, const Node& n
   }
   RLX_ASSIGN(Graph a, with_operands(*branch.then_branch, target, operand_ids, true, values));
   RLX_ASSIGN(Graph b, with_operands(*branch.else_branch, target, operand_ids, true, values));
-  const op::If specialised{std::make_shared<const Graph>(std::move(a)), std::make_shared<const Graph>(std::move(b))};
+  const op::If specialised{std::make_shared<const Graph>(std::move(a)),
+                           std::make_shared<const Graph>(std::move(b))};
   RLX_TRY(rewriter.add(index, specialised, ids));
   return true;
 }
 
-Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node, const SymbolValues& values) {
+Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node,
+                       const SymbolValues& values) {
   RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
   if (resolved) return true;
-  if (const auto* branch = node.op.as<op::If>()) return specialise_if(rewriter, index, node, *branch, values);
+  if (const auto* branch = node.op.as<op::If>())
+    return specialise_if(rewriter, index, node, *branch, values);
   return fold(rewriter, index, node);
 }
 
 Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values) {
-  RLX_ASSIGN(Graph bound, rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    RLX_ASSIGN(const bool folded, fold_node(rewriter, index, node, values));
-    if (folded) return true;
-    RLX_TRY(rewriter.add(index, bound_op(node.op, values), rewriter.inputs_of(node)));
-    return true;
-  }));
+  RLX_ASSIGN(
+      Graph bound,
+      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        RLX_ASSIGN(const bool folded, fold_node(rewriter, index, node, values));
+        if (folded) return true;
+        RLX_TRY(rewriter.add(index, bound_op(node.op, values), rewriter.inputs_of(node)));
+        return true;
+      }));
   // Resolved ops and inlined branches leave constants and shape arithmetic behind that now fold.
-  return rewrite(bound, [&](Rewriter& rewriter, std::int32_t index, const Node& node) { return fold_node(rewriter, index, node, values); });
+  return rewrite(bound, [&](Rewriter& rewriter, std::int32_t index, const Node& node) {
+    return fold_node(rewriter, index, node, values);
+  });
 }
 
 }  // namespace

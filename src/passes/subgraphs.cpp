@@ -52,22 +52,27 @@ Result<Op> with_mapped_graphs(const Op& op, const std::function<Result<Graph>(co
   return Op(op.info(), copy);
 }
 
-Result<Graph> map_subgraphs(const Graph& graph, const std::function<Result<Graph>(const Graph&)>& map) {
-  const bool any = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return node.op.info().traits.control_flow; });
+Result<Graph> map_subgraphs(const Graph& graph,
+                            const std::function<Result<Graph>(const Graph&)>& map) {
+  const bool any = std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                               [](const Node& node) { return node.op.info().traits.control_flow; });
   if (!any) return graph;
-  return rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    if (!node.op.info().traits.control_flow) return false;
-    RLX_ASSIGN(Op mapped, with_mapped_graphs(node.op, map));
-    RLX_TRY(rewriter.add(index, std::move(mapped), rewriter.inputs_of(node)));
-    return true;
-  });
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   if (!node.op.info().traits.control_flow) return false;
+                   RLX_ASSIGN(Op mapped, with_mapped_graphs(node.op, map));
+                   RLX_TRY(rewriter.add(index, std::move(mapped), rewriter.inputs_of(node)));
+                   return true;
+                 });
 }
 
 Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const Value> operands) {
   std::vector<std::vector<ValueId>> mapped(graph.nodes().size());
   std::size_t next_operand = 0;
   const auto at = [&](ValueId id) {
-    return id.node < 0 ? id : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+    return id.node < 0
+               ? id
+               : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
   };
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -80,7 +85,8 @@ Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const V
     RLX_ASSIGN(mapped[i], target.try_add(node.op, inputs, node.name, node.origin));
   }
   Values results;
-  for (const GraphOutput& output : graph.outputs()) results.push_back(target.handle(at(output.value)));
+  for (const GraphOutput& output : graph.outputs())
+    results.push_back(target.handle(at(output.value)));
   return results;
 }
 

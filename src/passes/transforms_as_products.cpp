@@ -20,14 +20,16 @@ Tensor fourier_matrix(std::int64_t length, bool imaginary, double scale) {
     for (std::int64_t k = 0; k < bins; ++k) {
       const double turn = static_cast<double>(n * k % length) / static_cast<double>(length);
       const double angle = 2 * std::numbers::pi * turn;
-      data[n * bins + k] = static_cast<float>((imaginary ? -std::sin(angle) : std::cos(angle)) * scale);
+      data[n * bins + k] =
+          static_cast<float>((imaginary ? -std::sin(angle) : std::cos(angle)) * scale);
     }
   }
   return matrix;
 }
 
 // real(rfft(x)) = x C, imag(rfft(x)) = x S for transforms over the last axis that are short enough
-Result<bool> spectrum_part(Rewriter& rewriter, std::int32_t index, const Node& node, bool imaginary) {
+Result<bool> spectrum_part(Rewriter& rewriter, std::int32_t index, const Node& node,
+                           bool imaginary) {
   const Node& before = rewriter.source().node(node.inputs[0]);
   const auto* rfft = before.op.as<op::Rfft>();
   if (!rfft) return false;
@@ -38,7 +40,9 @@ Result<bool> spectrum_part(Rewriter& rewriter, std::int32_t index, const Node& n
   const std::int64_t length = x.shape().back().value();
   if (length < 1 || length > longest_by_product) return false;
   const double n = static_cast<double>(length);
-  const double scale = rfft->norm == FftNorm::ortho ? 1 / std::sqrt(n) : rfft->norm == FftNorm::forward ? 1 / n : 1;
+  const double scale = rfft->norm == FftNorm::ortho     ? 1 / std::sqrt(n)
+                       : rfft->norm == FftNorm::forward ? 1 / n
+                                                        : 1;
   const Value matrix = rewriter.target().constant(fourier_matrix(length, imaginary, scale));
   rewriter.replace(index, Values{matmul(x, matrix)});
   return true;
@@ -47,11 +51,12 @@ Result<bool> spectrum_part(Rewriter& rewriter, std::int32_t index, const Node& n
 }  // namespace
 
 Result<Graph> transforms_as_products(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-    if (node.op.is<op::Real>()) return spectrum_part(rewriter, index, node, false);
-    if (node.op.is<op::Imag>()) return spectrum_part(rewriter, index, node, true);
-    return false;
-  });
+  return rewrite(graph,
+                 [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   if (node.op.is<op::Real>()) return spectrum_part(rewriter, index, node, false);
+                   if (node.op.is<op::Imag>()) return spectrum_part(rewriter, index, node, true);
+                   return false;
+                 });
 }
 
 }  // namespace rlx::passes

@@ -13,7 +13,8 @@ struct BuildOptions {
   FusionPolicy fusion;
 };
 
-/// The plan of a MIR graph whose types are all static. Errors: unsupported where an op can neither be generated nor evaluated.
+/// The plan of a MIR graph whose types are all static. Errors: unsupported where an op can neither
+/// be generated nor evaluated.
 Result<Plan> build_plan(const FlatGraph& graph, const BuildOptions& options);
 
 }  // namespace rlx::plan

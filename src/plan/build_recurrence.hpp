@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/code.hpp"
-#include "ops/recurrent.hpp"
+#include "graph/cell_function.hpp"
 #include "plan/kernel_builder.hpp"
 
 namespace rlx::plan {

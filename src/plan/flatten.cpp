@@ -10,8 +10,10 @@ class Flattening {
  public:
   using Predicates = std::vector<FlatGraph::Predicate>;
 
-  /// Adds the nodes of `graph`; `operands` stand for its inputs (empty: inputs are kept). Gives its outputs.
-  Result<std::vector<ValueId>> add(const Graph& graph, const std::vector<ValueId>* operands, const Predicates& predicates) {
+  /// Adds the nodes of `graph`; `operands` stand for its inputs (empty: inputs are kept). Gives its
+  /// outputs.
+  Result<std::vector<ValueId>> add(const Graph& graph, const std::vector<ValueId>* operands,
+                                   const Predicates& predicates) {
     std::vector<std::vector<ValueId>> mapped(graph.nodes().size());
     std::size_t next_operand = 0;
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -22,7 +24,10 @@ class Flattening {
       }
       std::vector<ValueId> inputs;
       for (const ValueId id : node.inputs) {
-        inputs.push_back(id.node < 0 ? id : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
+        inputs.push_back(
+            id.node < 0
+                ? id
+                : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
       }
       if (const auto* branch = node.op.as<op::If>()) {
         RLX_ASSIGN(mapped[i], add_branches(*branch, inputs, predicates));
@@ -32,7 +37,8 @@ class Flattening {
     }
     std::vector<ValueId> outputs;
     for (const GraphOutput& output : graph.outputs()) {
-      outputs.push_back(mapped[static_cast<std::size_t>(output.value.node)][static_cast<std::size_t>(output.value.result)]);
+      outputs.push_back(mapped[static_cast<std::size_t>(output.value.node)]
+                              [static_cast<std::size_t>(output.value.result)]);
     }
     return outputs;
   }
@@ -45,14 +51,17 @@ class Flattening {
   }
 
  private:
-  Result<std::vector<ValueId>> add_node(Op op, const std::vector<ValueId>& inputs, const Node& like, const Predicates& predicates) {
+  Result<std::vector<ValueId>> add_node(Op op, const std::vector<ValueId>& inputs, const Node& like,
+                                        const Predicates& predicates) {
     RLX_ASSIGN(auto results, flat_.graph.try_add(std::move(op), inputs, like.name, like.origin));
     flat_.predicates.push_back(predicates);
     return results;
   }
 
   // if(c, a, b) = select(c, a, b), where a's nodes run only if c, b's only if not c
-  Result<std::vector<ValueId>> add_branches(const op::If& branch, const std::vector<ValueId>& inputs, const Predicates& predicates) {
+  Result<std::vector<ValueId>> add_branches(const op::If& branch,
+                                            const std::vector<ValueId>& inputs,
+                                            const Predicates& predicates) {
     const std::vector<ValueId> operands(inputs.begin() + 1, inputs.end());
     Predicates when_true = predicates, when_false = predicates;
     when_true.push_back({inputs[0], true});
@@ -64,10 +73,14 @@ class Flattening {
       const Type& x = flat_.graph.type(a[k]);
       const Type& y = flat_.graph.type(b[k]);
       if (x != y) {
-        return unsupported("The branches of an if give {} and {}: shapes that the condition decides are not supported here.", x.text(), y.text());
+        return unsupported(
+            "The branches of an if give {} and {}: shapes that the condition decides are not "
+            "supported here.",
+            x.text(), y.text());
       }
       const Node like{op::Select{}, {}, {}, {}, "if"};
-      RLX_ASSIGN(const auto joined, add_node(op::Select{}, {inputs[0], a[k], b[k]}, like, predicates));
+      RLX_ASSIGN(const auto joined,
+                 add_node(op::Select{}, {inputs[0], a[k], b[k]}, like, predicates));
       results.push_back(joined[0]);
     }
     return results;

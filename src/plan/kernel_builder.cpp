@@ -27,7 +27,8 @@ double reduction_identity(Reduction kind, DType dtype) {
   const int bits = static_cast<int>(size_of(dtype)) * 8;
   const bool is_signed = is_signed_integer(dtype);
   switch (kind) {
-    case Reduction::prod: case Reduction::all: return 1;
+    case Reduction::prod:
+    case Reduction::all: return 1;
     case Reduction::max:
       if (is_float(dtype)) return -infinity;
       return is_signed ? -std::ldexp(1.0, bits - 1) : 0;
@@ -51,10 +52,14 @@ ReduceKind reduce_kind_of(Reduction kind) {
 
 ScalarValue ExpressionBuilder::load(loop::Access access, DType dtype) {
   for (std::size_t i = 0; i < accesses_.size(); ++i) {
-    if (accesses_[i] == access) return builder_.add({.op = ScalarOp::load, .dtype = dtype, .index = static_cast<std::int32_t>(i)});
+    if (accesses_[i] == access)
+      return builder_.add(
+          {.op = ScalarOp::load, .dtype = dtype, .index = static_cast<std::int32_t>(i)});
   }
   accesses_.push_back(std::move(access));
-  return builder_.add({.op = ScalarOp::load, .dtype = dtype, .index = static_cast<std::int32_t>(accesses_.size() - 1)});
+  return builder_.add({.op = ScalarOp::load,
+                       .dtype = dtype,
+                       .index = static_cast<std::int32_t>(accesses_.size() - 1)});
 }
 
 loop::Access ExpressionBuilder::access_of(ValueId id, bool written) {
@@ -69,14 +74,20 @@ ScalarValue ExpressionBuilder::operand(ValueId id) {
   const auto known = values_.find(id);
   if (known != values_.end()) return known->second;
   const Node& node = graph_.node(id);
-  if (const auto* constant = node.op.as<op::Constant>(); constant && constant->value.elements() == 1) {
+  if (const auto* constant = node.op.as<op::Constant>();
+      constant && constant->value.elements() == 1) {
     const ScalarDatum datum = load_datum(constant->value.dtype(), constant->value.data(), 0);
-    return builder_.add({.op = ScalarOp::constant, .dtype = constant->value.dtype(), .value = datum.number.real(), .integer = datum.integer});
+    return builder_.add({.op = ScalarOp::constant,
+                         .dtype = constant->value.dtype(),
+                         .value = datum.number.real(),
+                         .integer = datum.integer});
   }
   return load(access_of(id, false), graph_.type(id).dtype);
 }
 
-loop::Store ExpressionBuilder::store(ValueId id) { return {access_of(id, true), values_.at(id).id()}; }
+loop::Store ExpressionBuilder::store(ValueId id) {
+  return {access_of(id, true), values_.at(id).id()};
+}
 
 void ExpressionBuilder::add(std::int32_t index) {
   const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -117,12 +128,16 @@ ScalarValue ExpressionBuilder::gather(const Node& node) {
     x_strides[i < axis ? i : i + index_rank - 1] = x.view.strides[i];
   }
   ScalarValue position = values_.contains(node.inputs[1])
-      ? values_.at(node.inputs[1])
-      : load({.buffer = buffers_.number(ids.buffer, false), .offset = ids.view.offset, .strides = map_(index_strides)},
-             graph_.type(node.inputs[1]).dtype);
+                             ? values_.at(node.inputs[1])
+                             : load({.buffer = buffers_.number(ids.buffer, false),
+                                     .offset = ids.view.offset,
+                                     .strides = map_(index_strides)},
+                                    graph_.type(node.inputs[1]).dtype);
   position = builder_.cast(position, i64);
   uses_indices_ = true;
-  loop::Access access{.buffer = buffers_.number(x.buffer, false), .offset = x.view.offset, .strides = map_(x_strides)};
+  loop::Access access{.buffer = buffers_.number(x.buffer, false),
+                      .offset = x.view.offset,
+                      .strides = map_(x_strides)};
   access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
   return load(std::move(access), node.results[0].dtype);
 }
@@ -130,13 +145,16 @@ ScalarValue ExpressionBuilder::gather(const Node& node) {
 ScalarValue ExpressionBuilder::padded(const Node& node) {
   const auto* pad = node.op.as<op::Pad>();
   const Located x = locate_(node.inputs[0]);
-  loop::Access access{.buffer = buffers_.number(x.buffer, false), .offset = x.view.offset, .strides = map_(x.view.strides)};
+  loop::Access access{.buffer = buffers_.number(x.buffer, false),
+                      .offset = x.view.offset,
+                      .strides = map_(x.view.strides)};
   for (std::size_t i = 0; i < dims_.size(); ++i) {
     access.offset -= pad->low[i] * x.view.strides[i];
     if (pad->low[i] <= 0 && pad->high[i] <= 0) continue;
     std::vector<std::int64_t> unit(dims_.size(), 0);
     unit[i] = 1;
-    access.guards.push_back({.offset = -pad->low[i], .extent = x.view.dims[i], .coefficients = map_(unit)});
+    access.guards.push_back(
+        {.offset = -pad->low[i], .extent = x.view.dims[i], .coefficients = map_(unit)});
   }
   if (node.inputs.size() > 1 && node.inputs[1].node >= 0) {
     const Tensor& fill = graph_.node(node.inputs[1]).op.as<op::Constant>()->value;

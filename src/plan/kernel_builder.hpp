@@ -1,4 +1,5 @@
-// Writes the loop IR of one region: expressions over its nodes, loads and stores through affine maps.
+// Writes the loop IR of one region: expressions over its nodes, loads and stores through affine
+// maps.
 #pragma once
 
 #include <functional>
@@ -39,10 +40,17 @@ using MapStrides = std::function<std::vector<std::int64_t>(const std::vector<std
 /// Builds the expression of region nodes into `nodes` and `accesses`.
 class ExpressionBuilder {
  public:
-  ExpressionBuilder(const Graph& graph, const Dims& dims, MapStrides map, Locate locate, KernelBuffers& buffers,
-                    std::vector<ScalarNode>& nodes, std::vector<loop::Access>& accesses)
-      : graph_(graph), dims_(dims), map_(std::move(map)), locate_(std::move(locate)), buffers_(buffers),
-        nodes_(nodes), accesses_(accesses), builder_(nodes) {}
+  ExpressionBuilder(const Graph& graph, const Dims& dims, MapStrides map, Locate locate,
+                    KernelBuffers& buffers, std::vector<ScalarNode>& nodes,
+                    std::vector<loop::Access>& accesses)
+      : graph_(graph),
+        dims_(dims),
+        map_(std::move(map)),
+        locate_(std::move(locate)),
+        buffers_(buffers),
+        nodes_(nodes),
+        accesses_(accesses),
+        builder_(nodes) {}
 
   /// The value of an operand: an expression that is there, or a load.
   ScalarValue operand(ValueId id);

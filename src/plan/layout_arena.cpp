@@ -18,8 +18,10 @@ void touch(BufferPlan& buffer, std::int32_t step) {
 void set_lifetimes(Plan& plan) {
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const auto at = static_cast<std::int32_t>(i);
-    for (const std::int32_t buffer : plan.steps[i].buffers) touch(plan.buffers[static_cast<std::size_t>(buffer)], at);
-    for (const Condition& condition : plan.steps[i].conditions) touch(plan.buffers[static_cast<std::size_t>(condition.buffer)], at);
+    for (const std::int32_t buffer : plan.steps[i].buffers)
+      touch(plan.buffers[static_cast<std::size_t>(buffer)], at);
+    for (const Condition& condition : plan.steps[i].conditions)
+      touch(plan.buffers[static_cast<std::size_t>(condition.buffer)], at);
   }
   const auto end = static_cast<std::int32_t>(plan.steps.size());
   for (const std::int32_t output : plan.outputs) {
@@ -34,7 +36,8 @@ void set_lifetimes(Plan& plan) {
 // A step waits unless it and the one before both run on worker 0 alone.
 void set_barriers(Plan& plan) {
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    plan.steps[i].barrier_before = i > 0 && (plan.steps[i].threads > 1 || plan.steps[i - 1].threads > 1);
+    plan.steps[i].barrier_before =
+        i > 0 && (plan.steps[i].threads > 1 || plan.steps[i - 1].threads > 1);
   }
 }
 
@@ -48,7 +51,8 @@ void lay_out_arena(Plan& plan) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
     if (buffer.storage != Storage::arena || buffer.first_step < 0) continue;
-    intervals.push_back({.bytes = buffer.bytes(), .first = buffer.first_step, .last = buffer.last_step});
+    intervals.push_back(
+        {.bytes = buffer.bytes(), .first = buffer.first_step, .last = buffer.last_step});
     owners.push_back(i);
   }
   const ArenaPlan arena = plan_arena(intervals).value();

@@ -5,8 +5,8 @@
 
 namespace rlx::plan {
 
-/// Sets first_step, last_step and offset of every arena buffer, the arena's size and its lower bound, and which steps wait for
-/// the ones before.
+/// Sets first_step, last_step and offset of every arena buffer, the arena's size and its lower
+/// bound, and which steps wait for the ones before.
 void lay_out_arena(Plan& plan);
 
 }  // namespace rlx::plan

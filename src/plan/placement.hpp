@@ -1,4 +1,5 @@
-// Where values lie: in buffers of their own, or inside the buffer of a concatenation or copy that reads them.
+// Where values lie: in buffers of their own, or inside the buffer of a concatenation or copy that
+// reads them.
 #pragma once
 
 #include <map>
@@ -14,7 +15,9 @@ class Placement {
   Placement(const FlatGraph& graph, const Regions& regions);
 
   /// The view of a value over a dense buffer of `view.base`.
-  const View& of(ValueId id) const { return views_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]; }
+  const View& of(ValueId id) const {
+    return views_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
   /// Is the part (operand k of the concatenation or copy `node`) written in place?
   bool in_place(std::int32_t node, std::size_t k) const { return in_place_.contains({node, k}); }
 

@@ -1,4 +1,5 @@
-// LIR: the plan of a program as plain data. Kernels in order, each with its buffers; buffers as arena offsets, weights, inputs.
+// LIR: the plan of a program as plain data. Kernels in order, each with its buffers; buffers as
+// arena offsets, weights, inputs.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,17 @@ struct BufferPlan {
   std::int64_t elements = 0;
   Storage storage = Storage::arena;
   std::int32_t index = -1;
-  std::int64_t offset = 0;      ///< bytes in the arena
-  std::int32_t first_step = -1; ///< of its life, inclusive
+  std::int64_t offset = 0;       ///< bytes in the arena
+  std::int32_t first_step = -1;  ///< of its life, inclusive
   std::int32_t last_step = -1;
-  std::string name;             ///< of the value, for people
+  std::string name;  ///< of the value, for people
 
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// A value that depends on params and constants alone, in the layout in which kernels read it.
 struct WeightPlan {
-  View view;            ///< of a weight-only value of the MIR graph
+  View view;  ///< of a weight-only value of the MIR graph
   DType dtype = DType::f32;
   bool packed = false;  ///< else dense, in the view's order
   codegen::PackedLayout layout;
@@ -64,13 +65,13 @@ struct Condition {
 
 struct Step {
   enum class Kind : std::uint8_t { kernel, host } kind = Kind::kernel;
-  std::int32_t index = -1;             ///< kernels[index] or host_calls[index]
-  std::vector<std::int32_t> buffers;   ///< kernel: one for each of its buffers
-  std::vector<Condition> conditions;   ///< skipped where one does not hold
+  std::int32_t index = -1;            ///< kernels[index] or host_calls[index]
+  std::vector<std::int32_t> buffers;  ///< kernel: one for each of its buffers
+  std::vector<Condition> conditions;  ///< skipped where one does not hold
   std::int32_t threads = 1;
-  bool barrier_before = true;          ///< what earlier steps wrote is read
-  std::string name;                    ///< kernel kind: "matmul", "nest", ...
-  std::string region;                  ///< the ops inside: "dot_general+add+gelu"
+  bool barrier_before = true;  ///< what earlier steps wrote is read
+  std::string name;            ///< kernel kind: "matmul", "nest", ...
+  std::string region;          ///< the ops inside: "dot_general+add+gelu"
   double flops = 0, bytes = 0;
 };
 
@@ -81,10 +82,10 @@ struct Plan {
   std::vector<HostCall> host_calls;
   std::vector<Step> steps;
   std::vector<op::State> states;
-  std::vector<std::int32_t> inputs;    ///< buffer of each input
-  std::vector<std::int32_t> outputs;   ///< buffer of each output, in the arena
+  std::vector<std::int32_t> inputs;   ///< buffer of each input
+  std::vector<std::int32_t> outputs;  ///< buffer of each output, in the arena
   std::vector<Type> output_types;
-  std::int32_t error_buffer = -1;      ///< i32[1] in the arena: set by kernels that saw a bad index
+  std::int32_t error_buffer = -1;  ///< i32[1] in the arena: set by kernels that saw a bad index
   std::int64_t arena_bytes = 0;
   std::int64_t arena_lower_bound_bytes = 0;
 };

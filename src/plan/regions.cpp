@@ -1,4 +1,5 @@
-// Forms regions: each node joins the region of one of its operands where the points of both are the same.
+// Forms regions: each node joins the region of one of its operands where the points of both are the
+// same.
 #include "plan/regions.hpp"
 
 #include <algorithm>
@@ -19,18 +20,33 @@ bool is_generated(DType dtype) {
 
 namespace {
 
-enum class Role { leaf, view, update, elementwise, reduction, window, contraction, recurrence, concat, host };
+enum class Role {
+  leaf,
+  view,
+  update,
+  elementwise,
+  reduction,
+  window,
+  contraction,
+  recurrence,
+  concat,
+  host
+};
 
 bool is_depthwise(const Graph& graph, const Node& node, const op::Conv& conv) {
   const Dims x = graph.type(node.inputs[0]).dims(), w = graph.type(node.inputs[1]).dims();
-  return conv.groups > 1 && conv.groups == x.back() && w.back() == conv.groups && w[w.size() - 2] == 1;
+  return conv.groups > 1 && conv.groups == x.back() && w.back() == conv.groups &&
+         w[w.size() - 2] == 1;
 }
 
-bool is_contraction_dtype(DType dtype) { return dtype == f32 || dtype == f64 || dtype == f16 || dtype == bf16; }
+bool is_contraction_dtype(DType dtype) {
+  return dtype == f32 || dtype == f64 || dtype == f16 || dtype == bf16;
+}
 
 class Formation {
  public:
-  Formation(const FlatGraph& flat, const FusionPolicy& policy) : flat_(flat), graph_(flat.graph), policy_(policy) {}
+  Formation(const FlatGraph& flat, const FusionPolicy& policy)
+      : flat_(flat), graph_(flat.graph), policy_(policy) {}
 
   Regions run() {
     const std::size_t count = graph_.nodes().size();
@@ -42,8 +58,12 @@ class Formation {
   }
 
  private:
-  const Node& node(std::int32_t index) const { return graph_.nodes()[static_cast<std::size_t>(index)]; }
-  std::int32_t region_of(ValueId id) const { return id.node < 0 ? -1 : result_.region_of[static_cast<std::size_t>(id.node)]; }
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes()[static_cast<std::size_t>(index)];
+  }
+  std::int32_t region_of(ValueId id) const {
+    return id.node < 0 ? -1 : result_.region_of[static_cast<std::size_t>(id.node)];
+  }
   Region& region(std::int32_t index) { return result_.list[static_cast<std::size_t>(index)]; }
   const View& view(ValueId id) const {
     return result_.views[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
@@ -52,7 +72,8 @@ class Formation {
   bool is_weight_only(const Node& n) const {
     const OpTraits& traits = n.op.info().traits;
     if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
-    if (traits.stateful || traits.random || traits.control_flow || traits.data_dependent) return false;
+    if (traits.stateful || traits.random || traits.control_flow || traits.data_dependent)
+      return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId id) {
       return id.node < 0 || result_.weight_only[static_cast<std::size_t>(id.node)];
     });
@@ -83,29 +104,46 @@ class Formation {
     if (is_view_op(n.op)) return Role::view;
     if (n.op.is<op::Update>()) return Role::update;
     if (n.op.is<op::Concat>() && is_generated(n.results[0].dtype)) return Role::concat;
-    const auto generated = [&](ValueId id) { return id.node < 0 || is_generated(graph_.type(id).dtype); };
-    if (!is_generated(n.results[0].dtype) || !std::all_of(n.inputs.begin(), n.inputs.end(), generated)) return Role::host;
+    const auto generated = [&](ValueId id) {
+      return id.node < 0 || is_generated(graph_.type(id).dtype);
+    };
+    if (!is_generated(n.results[0].dtype) ||
+        !std::all_of(n.inputs.begin(), n.inputs.end(), generated))
+      return Role::host;
     if (n.op.info().traits.elementwise) return Role::elementwise;
-    if (n.op.is<op::Gather>() && is_integer(graph_.type(n.inputs[1]).dtype)) return Role::elementwise;
-    if (const auto* pad = n.op.as<op::Pad>()) return is_generated_pad(n, *pad) ? Role::elementwise : Role::host;
+    if (n.op.is<op::Gather>() && is_integer(graph_.type(n.inputs[1]).dtype))
+      return Role::elementwise;
+    if (const auto* pad = n.op.as<op::Pad>())
+      return is_generated_pad(n, *pad) ? Role::elementwise : Role::host;
     if (const auto* reduce = n.op.as<op::Reduce>()) {
-      return reduce->keep_dims && reduce->kind != Reduction::mean && n.results[0].elements() > 0 ? Role::reduction : Role::host;
+      return reduce->keep_dims && reduce->kind != Reduction::mean && n.results[0].elements() > 0
+                 ? Role::reduction
+                 : Role::host;
     }
-    if (const auto* reduce = n.op.as<op::ArgReduce>()) return reduce->keep_dims && !reduce->select_last ? Role::reduction : Role::host;
-    if (const auto* conv = n.op.as<op::Conv>(); conv && conv->channels_last && !conv->transposed && is_contraction_dtype(n.results[0].dtype)) {
+    if (const auto* reduce = n.op.as<op::ArgReduce>())
+      return reduce->keep_dims && !reduce->select_last ? Role::reduction : Role::host;
+    if (const auto* conv = n.op.as<op::Conv>(); conv && conv->channels_last && !conv->transposed &&
+                                                is_contraction_dtype(n.results[0].dtype)) {
       return is_depthwise(graph_, n, *conv) ? Role::window : Role::contraction;
     }
-    if (const auto* pool = n.op.as<op::WindowReduce>(); pool && pool->channels_last && pool->kind != Reduction::mean) return Role::window;
-    if (const auto* dot = n.op.as<op::DotGeneral>(); dot && is_contraction_dtype(n.results[0].dtype)) {
-      const int free = graph_.type(n.inputs[1]).rank() - static_cast<int>(dot->b_batch.size() + dot->b_contract.size());
-      return free == 1 && graph_.type(n.inputs[0]).dtype == graph_.type(n.inputs[1]).dtype ? Role::contraction : Role::host;
+    if (const auto* pool = n.op.as<op::WindowReduce>();
+        pool && pool->channels_last && pool->kind != Reduction::mean)
+      return Role::window;
+    if (const auto* dot = n.op.as<op::DotGeneral>();
+        dot && is_contraction_dtype(n.results[0].dtype)) {
+      const int free = graph_.type(n.inputs[1]).rank() -
+                       static_cast<int>(dot->b_batch.size() + dot->b_contract.size());
+      return free == 1 && graph_.type(n.inputs[0]).dtype == graph_.type(n.inputs[1]).dtype
+                 ? Role::contraction
+                 : Role::host;
     }
     return recurrent_layout(graph_, n, result_.weight_only) ? Role::recurrence : Role::host;
   }
 
   bool is_generated_pad(const Node& n, const op::Pad& pad) const {
     if (pad.mode != PadMode::constant) return false;
-    return n.inputs.size() < 2 || n.inputs[1].node < 0 || graph_.node(n.inputs[1]).op.is<op::Constant>();
+    return n.inputs.size() < 2 || n.inputs[1].node < 0 ||
+           graph_.node(n.inputs[1]).op.is<op::Constant>();
   }
 
   void start(std::int32_t index, Role role) {
@@ -115,7 +153,8 @@ class Formation {
     fresh.root = index;
     fresh.dims = n.results[0].dims();
     switch (role) {
-      case Role::elementwise: case Role::update: fresh.kind = Region::Kind::nest; break;
+      case Role::elementwise:
+      case Role::update: fresh.kind = Region::Kind::nest; break;
       case Role::view:
         fresh.kind = Region::Kind::nest;
         fresh.dims = graph_.type(n.inputs[0]).dims();
@@ -131,12 +170,15 @@ class Formation {
       case Role::concat: fresh.kind = Region::Kind::concat; break;
       default: fresh.kind = Region::Kind::host; break;
     }
-    result_.region_of[static_cast<std::size_t>(index)] = static_cast<std::int32_t>(result_.list.size());
+    result_.region_of[static_cast<std::size_t>(index)] =
+        static_cast<std::int32_t>(result_.list.size());
     result_.list.push_back(std::move(fresh));
   }
 
   /// Regions of one node that copies: views that strides cannot express, updates of states.
-  bool is_copy(const Region& r) const { return is_view_op(node(r.root).op) || node(r.root).op.is<op::Update>(); }
+  bool is_copy(const Region& r) const {
+    return is_view_op(node(r.root).op) || node(r.root).op.is<op::Update>();
+  }
 
   static Axes reduced_axes(const Node& n) {
     if (const auto* reduce = n.op.as<op::Reduce>()) return reduce->axes;
@@ -151,11 +193,14 @@ class Formation {
   }
 
   /// Does operand `k` of n have to be read from memory at other points than n's own?
-  static bool reads_elsewhere(const Node& n, std::size_t k) { return k == 0 && (n.op.is<op::Gather>() || n.op.is<op::Pad>()); }
+  static bool reads_elsewhere(const Node& n, std::size_t k) {
+    return k == 0 && (n.op.is<op::Gather>() || n.op.is<op::Pad>());
+  }
 
   bool fits(const Node& n, Role role, std::int32_t target) {
     const Region& r = region(target);
-    const bool stands_alone = r.kind == Region::Kind::host || r.kind == Region::Kind::concat || r.kind == Region::Kind::recurrence;
+    const bool stands_alone = r.kind == Region::Kind::host || r.kind == Region::Kind::concat ||
+                              r.kind == Region::Kind::recurrence;
     if (stands_alone || is_copy(r)) return false;
     if (flat_.predicates[static_cast<std::size_t>(r.root)] != predicates_of(n)) return false;
     for (std::size_t k = 0; k < n.inputs.size(); ++k) {
@@ -169,7 +214,9 @@ class Formation {
       if (dims == r.dims) return true;
       return !r.reduced.empty() && dims == row_dims(r);
     }
-    if (r.kind == Region::Kind::window || graph_.type(n.inputs[0]).dims() != r.dims || region_of(n.inputs[0]) != target) return false;
+    if (r.kind == Region::Kind::window || graph_.type(n.inputs[0]).dims() != r.dims ||
+        region_of(n.inputs[0]) != target)
+      return false;
     const Axes axes = reduced_axes(n);
     if (r.kind == Region::Kind::contraction && !rows_are_whole(r, axes)) return false;
     if (!r.reduced.empty()) return axes == r.reduced;
@@ -179,7 +226,8 @@ class Formation {
   /// A contraction makes whole rows of its last axis, unless groups split it.
   bool rows_are_whole(const Region& r, const Axes& axes) {
     const auto* conv = node(r.root).op.as<op::Conv>();
-    return axes == Axes{static_cast<std::int64_t>(r.dims.size()) - 1} && (!conv || conv->groups == 1) && r.dims.back() <= 8192;
+    return axes == Axes{static_cast<std::int64_t>(r.dims.size()) - 1} &&
+           (!conv || conv->groups == 1) && r.dims.back() <= 8192;
   }
 
   const std::vector<FlatGraph::Predicate>& predicates_of(const Node& n) const {
@@ -189,10 +237,12 @@ class Formation {
   /// Regions whose values the node reads, directly or through views.
   void add_sources(const Node& n, std::vector<std::int32_t>& sources) const {
     for (const ValueId id : n.inputs) {
-      if (id.node >= 0 && region_of(view(id).base) >= 0) sources.push_back(region_of(view(id).base));
+      if (id.node >= 0 && region_of(view(id).base) >= 0)
+        sources.push_back(region_of(view(id).base));
     }
     for (const FlatGraph::Predicate& predicate : predicates_of(n)) {
-      if (region_of(view(predicate.value).base) >= 0) sources.push_back(region_of(view(predicate.value).base));
+      if (region_of(view(predicate.value).base) >= 0)
+        sources.push_back(region_of(view(predicate.value).base));
     }
   }
 
@@ -217,16 +267,24 @@ class Formation {
   bool keeps_order(const Node& n, std::int32_t target) {
     std::vector<std::int32_t> sources;
     add_sources(n, sources);
-    return std::none_of(sources.begin(), sources.end(), [&](std::int32_t source) { return source != target && depends(source, target); });
+    return std::none_of(sources.begin(), sources.end(), [&](std::int32_t source) {
+      return source != target && depends(source, target);
+    });
   }
 
   bool try_join(std::int32_t index, Role role) {
     const Node& n = node(index);
     std::int32_t best = -1;
-    const auto rank = [&](std::int32_t r) { return std::pair(region(r).kind == Region::Kind::contraction ? 2 : region(r).kind == Region::Kind::window ? 1 : 0, r); };
+    const auto rank = [&](std::int32_t r) {
+      return std::pair(region(r).kind == Region::Kind::contraction ? 2
+                       : region(r).kind == Region::Kind::window    ? 1
+                                                                   : 0,
+                       r);
+    };
     for (const ValueId id : n.inputs) {
       const std::int32_t candidate = region_of(id);
-      if (candidate < 0 || candidate == best || (best >= 0 && rank(candidate) < rank(best))) continue;
+      if (candidate < 0 || candidate == best || (best >= 0 && rank(candidate) < rank(best)))
+        continue;
       if (fits(n, role, candidate) && keeps_order(n, candidate)) best = candidate;
     }
     if (best < 0) return false;
@@ -243,8 +301,11 @@ class Formation {
     for (const ValueId id : node(index).inputs) {
       const std::int32_t other = region_of(id);
       if (other < 0 || other == target || !may_merge(other, target)) continue;
-      // The edge from `other` through `index` is what the merge removes; any other path between the two forbids it.
-      if (depends(other, target) || depends_without(target, other, index) || !order_after_merge(other, target)) continue;
+      // The edge from `other` through `index` is what the merge removes; any other path between the
+      // two forbids it.
+      if (depends(other, target) || depends_without(target, other, index) ||
+          !order_after_merge(other, target))
+        continue;
       Region& into = region(target);
       for (const std::int32_t member : region(other).nodes) {
         into.nodes.push_back(member);
@@ -258,8 +319,10 @@ class Formation {
   bool may_merge(std::int32_t other, std::int32_t target) {
     const Region& o = region(other);
     const Region& t = region(target);
-    if (o.kind != Region::Kind::nest || !o.reduced.empty() || o.dims != t.dims || is_copy(o)) return false;
-    return flat_.predicates[static_cast<std::size_t>(o.root)] == flat_.predicates[static_cast<std::size_t>(t.root)];
+    if (o.kind != Region::Kind::nest || !o.reduced.empty() || o.dims != t.dims || is_copy(o))
+      return false;
+    return flat_.predicates[static_cast<std::size_t>(o.root)] ==
+           flat_.predicates[static_cast<std::size_t>(t.root)];
   }
 
   /// depends(from, target), not counting what node `ignored` reads directly.
@@ -275,7 +338,9 @@ class Formation {
         add_sources(node(member), sources);
       }
     }
-    return std::any_of(sources.begin(), sources.end(), [&](std::int32_t source) { return source != from && depends(source, target); });
+    return std::any_of(sources.begin(), sources.end(), [&](std::int32_t source) {
+      return source != from && depends(source, target);
+    });
   }
 
   /// After the merge nothing that target reads may need `other` through a region in between.
@@ -295,11 +360,13 @@ class Formation {
   }
 
   /// A state is updated after everything that reads it.
-  void add_readers(ValueId state, const std::vector<std::int32_t>& live, std::vector<std::int32_t>& sources) {
+  void add_readers(ValueId state, const std::vector<std::int32_t>& live,
+                   std::vector<std::int32_t>& sources) {
     for (const std::int32_t r : live) {
       for (const std::int32_t member : region(r).nodes) {
         const auto& inputs = node(member).inputs;
-        if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return id.node >= 0 && view(id).base == state; })) {
+        if (std::any_of(inputs.begin(), inputs.end(),
+                        [&](ValueId id) { return id.node >= 0 && view(id).base == state; })) {
           if (!node(member).op.is<op::Update>()) sources.push_back(r);
         }
       }
@@ -321,7 +388,8 @@ class Formation {
         if (node(member).op.is<op::Update>()) add_readers(node(member).inputs[0], live, sources);
       }
       for (const std::int32_t source : std::set<std::int32_t>(sources.begin(), sources.end())) {
-        if (source != r && users[static_cast<std::size_t>(source)].insert(r).second) ++waiting[static_cast<std::size_t>(r)];
+        if (source != r && users[static_cast<std::size_t>(source)].insert(r).second)
+          ++waiting[static_cast<std::size_t>(r)];
       }
     }
     using Entry = std::pair<std::int32_t, std::int32_t>;
@@ -337,11 +405,13 @@ class Formation {
       position[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(sorted.size());
       sorted.push_back(region(r));
       for (const std::int32_t user : users[static_cast<std::size_t>(r)]) {
-        if (--waiting[static_cast<std::size_t>(user)] == 0) ready.push({region(user).nodes.front(), user});
+        if (--waiting[static_cast<std::size_t>(user)] == 0)
+          ready.push({region(user).nodes.front(), user});
       }
     }
     RLX_CHECK(sorted.size() == live.size(), "regions depend on each other in a circle");
-    for (std::int32_t& r : result_.region_of) r = r < 0 ? -1 : position[static_cast<std::size_t>(r)];
+    for (std::int32_t& r : result_.region_of)
+      r = r < 0 ? -1 : position[static_cast<std::size_t>(r)];
     result_.list = std::move(sorted);
   }
 
@@ -353,6 +423,8 @@ class Formation {
 
 }  // namespace
 
-Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) { return Formation(graph, policy).run(); }
+Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) {
+  return Formation(graph, policy).run();
+}
 
 }  // namespace rlx::plan

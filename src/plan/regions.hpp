@@ -12,7 +12,8 @@
 
 namespace rlx::plan {
 
-/// A graph whose branches stand side by side: node i runs only where all its predicates hold (value is a bool scalar).
+/// A graph whose branches stand side by side: node i runs only where all its predicates hold (value
+/// is a bool scalar).
 struct FlatGraph {
   Graph graph;
   struct Predicate {
@@ -23,7 +24,8 @@ struct FlatGraph {
   std::vector<std::vector<Predicate>> predicates;
 };
 
-/// Puts the nodes of both branches of every If into the graph, under predicates; the If becomes selects.
+/// Puts the nodes of both branches of every If into the graph, under predicates; the If becomes
+/// selects.
 Result<FlatGraph> flatten(const Graph& graph);
 
 struct Region {
@@ -38,19 +40,21 @@ struct Region {
   Kind kind = Kind::nest;
   std::int32_t root = -1;           ///< contraction, window, recurrence: the node that is it
   std::vector<std::int32_t> nodes;  ///< ascending
-  Dims dims;                        ///< of the full points (contraction, window: of the root's result)
-  Axes reduced;                     ///< axes of dims that the reductions run over; empty: none
+  Dims dims;     ///< of the full points (contraction, window: of the root's result)
+  Axes reduced;  ///< axes of dims that the reductions run over; empty: none
 };
 
 struct Regions {
   std::vector<Region> list;             ///< in execution order
   std::vector<std::int32_t> region_of;  ///< by node; -1: none (leaf, view, weight-only)
   std::vector<bool> weight_only;        ///< by node: depends on params and constants alone
-  /// By node and result: how it is read. A dense view of itself, or through view ops of another value.
+  /// By node and result: how it is read. A dense view of itself, or through view ops of another
+  /// value.
   std::vector<std::vector<View>> views;
 };
 
-/// Options of region formation. Every optional fusion is asked here; a cost model answers in a later issue.
+/// Options of region formation. Every optional fusion is asked here; a cost model answers in a
+/// later issue.
 struct FusionPolicy {
   bool enabled = true;
 };

@@ -8,10 +8,11 @@ namespace {
 
 std::string buffer_line(std::size_t index, const BufferPlan& buffer) {
   constexpr std::string_view storages[] = {"arena", "input", "weight", "state"};
-  std::string line = fmt::format("buffer {} {}[{}] {}", index, name_of(buffer.dtype), buffer.elements,
-                                 storages[static_cast<int>(buffer.storage)]);
+  std::string line = fmt::format("buffer {} {}[{}] {}", index, name_of(buffer.dtype),
+                                 buffer.elements, storages[static_cast<int>(buffer.storage)]);
   if (buffer.storage == Storage::arena) {
-    line += fmt::format(" offset={} life={}..{}", buffer.offset, buffer.first_step, buffer.last_step);
+    line +=
+        fmt::format(" offset={} life={}..{}", buffer.offset, buffer.first_step, buffer.last_step);
   } else {
     line += fmt::format(" {}", buffer.index);
   }
@@ -19,16 +20,21 @@ std::string buffer_line(std::size_t index, const BufferPlan& buffer) {
 }
 
 std::string weight_line(std::size_t index, const WeightPlan& weight) {
-  std::string line = fmt::format("weight {} {} of %{} offset={} dims=[{}] strides=[{}]", index, name_of(weight.dtype), weight.view.base.node,
-                                 weight.view.offset, fmt::join(weight.view.dims, ","), fmt::join(weight.view.strides, ","));
-  if (weight.packed) line += fmt::format(" packed n={} k={} panel={}", weight.layout.n, weight.layout.k, weight.layout.panel_width);
+  std::string line =
+      fmt::format("weight {} {} of %{} offset={} dims=[{}] strides=[{}]", index,
+                  name_of(weight.dtype), weight.view.base.node, weight.view.offset,
+                  fmt::join(weight.view.dims, ","), fmt::join(weight.view.strides, ","));
+  if (weight.packed)
+    line += fmt::format(" packed n={} k={} panel={}", weight.layout.n, weight.layout.k,
+                        weight.layout.panel_width);
   return line + "\n";
 }
 
 std::string step_line(std::size_t index, const Step& step) {
-  std::string line = fmt::format("step {} {} {} buffers=[{}] threads={} barrier={} region={}", index,
-                                 step.kind == Step::Kind::kernel ? "kernel" : "host", step.index, fmt::join(step.buffers, ","),
-                                 step.threads, step.barrier_before ? 1 : 0, step.region);
+  std::string line = fmt::format("step {} {} {} buffers=[{}] threads={} barrier={} region={}",
+                                 index, step.kind == Step::Kind::kernel ? "kernel" : "host",
+                                 step.index, fmt::join(step.buffers, ","), step.threads,
+                                 step.barrier_before ? 1 : 0, step.region);
   for (const Condition& condition : step.conditions) {
     line += fmt::format(" if={}{}", condition.holds_if ? "" : "!", condition.buffer);
   }
@@ -38,16 +44,20 @@ std::string step_line(std::size_t index, const Step& step) {
 }  // namespace
 
 std::string to_text(const Plan& plan) {
-  std::string text = fmt::format("rlx plan 1\narena {} bytes, lower bound {}\n", plan.arena_bytes, plan.arena_lower_bound_bytes);
+  std::string text = fmt::format("rlx plan 1\narena {} bytes, lower bound {}\n", plan.arena_bytes,
+                                 plan.arena_lower_bound_bytes);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) text += buffer_line(i, plan.buffers[i]);
   for (std::size_t i = 0; i < plan.weights.size(); ++i) text += weight_line(i, plan.weights[i]);
-  text += fmt::format("inputs [{}] outputs [{}]\n", fmt::join(plan.inputs, ","), fmt::join(plan.outputs, ","));
+  text += fmt::format("inputs [{}] outputs [{}]\n", fmt::join(plan.inputs, ","),
+                      fmt::join(plan.outputs, ","));
   for (std::size_t i = 0; i < plan.steps.size(); ++i) text += step_line(i, plan.steps[i]);
   for (std::size_t i = 0; i < plan.host_calls.size(); ++i) {
     text += fmt::format("host {} {} inputs=[{}] outputs=[{}]\n", i, plan.host_calls[i].op.name(),
-                        fmt::join(plan.host_calls[i].inputs, ","), fmt::join(plan.host_calls[i].outputs, ","));
+                        fmt::join(plan.host_calls[i].inputs, ","),
+                        fmt::join(plan.host_calls[i].outputs, ","));
   }
-  for (std::size_t i = 0; i < plan.kernels.size(); ++i) text += fmt::format("kernel {}\n{}", i, loop::to_text(plan.kernels[i]));
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i)
+    text += fmt::format("kernel {}\n{}", i, loop::to_text(plan.kernels[i]));
   return text;
 }
 

@@ -28,7 +28,8 @@ View sliced(const View& x, const op::Slice& slice, const Dims& dims) {
 View reversed(const View& x, const Axes& axes) {
   View result = x;
   for (std::int64_t axis : axes) {
-    const auto i = static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(x.dims.size()) : axis);
+    const auto i =
+        static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(x.dims.size()) : axis);
     result.offset += (x.dims[i] - 1) * x.strides[i];
     result.strides[i] = -x.strides[i];
   }
@@ -58,7 +59,8 @@ bool View::is_dense() const {
 }
 
 bool is_view_op(const Op& op) {
-  return op.is<op::Reshape>() || op.is<op::Transpose>() || op.is<op::Broadcast>() || op.is<op::Slice>() || op.is<op::Reverse>();
+  return op.is<op::Reshape>() || op.is<op::Transpose>() || op.is<op::Broadcast>() ||
+         op.is<op::Slice>() || op.is<op::Reverse>();
 }
 
 std::optional<View> view_through(const Node& node, const View& input) {
@@ -66,12 +68,14 @@ std::optional<View> view_through(const Node& node, const View& input) {
   if (const auto* op = node.op.as<op::Transpose>()) return transposed(input, op->perm);
   if (const auto* op = node.op.as<op::Slice>()) return sliced(input, *op, dims);
   if (const auto* op = node.op.as<op::Reverse>()) return reversed(input, op->axes);
-  if (node.op.is<op::Broadcast>()) return View{input.base, input.offset, dims, broadcast_strides(input, dims)};
+  if (node.op.is<op::Broadcast>())
+    return View{input.base, input.offset, dims, broadcast_strides(input, dims)};
   RLX_CHECK(node.op.is<op::Reshape>());
   return reshaped(input, dims);
 }
 
-// Groups of axes with equal products are matched from the left; within a group the old axes must be one run of memory.
+// Groups of axes with equal products are matched from the left; within a group the old axes must be
+// one run of memory.
 std::optional<View> reshaped(const View& x, const Dims& dims) {
   View result{x.base, x.offset, dims, std::vector<std::int64_t>(dims.size(), 0)};
   if (x.elements() == 0) return View{x.base, x.offset, dims, View::dense(x.base, dims).strides};
@@ -112,7 +116,8 @@ std::vector<std::int64_t> broadcast_strides(const View& view, const Dims& dims) 
   std::vector<std::int64_t> strides(dims.size(), 0);
   const std::size_t shift = dims.size() - view.dims.size();
   for (std::size_t i = 0; i < view.dims.size(); ++i) {
-    RLX_CHECK(view.dims[i] == 1 || view.dims[i] == dims[i + shift], "dim {} against {}", view.dims[i], dims[i + shift]);
+    RLX_CHECK(view.dims[i] == 1 || view.dims[i] == dims[i + shift], "dim {} against {}",
+              view.dims[i], dims[i + shift]);
     if (view.dims[i] != 1) strides[i + shift] = view.strides[i];
   }
   return strides;

@@ -1,4 +1,5 @@
-// Strided views: how reshape, transpose, slice, broadcast and reverse read a buffer without copying it.
+// Strided views: how reshape, transpose, slice, broadcast and reverse read a buffer without copying
+// it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace rlx::plan {
 
-/// Element (i0, i1, ...) of the view is element offset + sum(strides[k] * ik) of the base value's dense buffer.
+/// Element (i0, i1, ...) of the view is element offset + sum(strides[k] * ik) of the base value's
+/// dense buffer.
 struct View {
   ValueId base;
   std::int64_t offset = 0;
@@ -26,7 +28,8 @@ struct View {
 /// Is it one of the ops that only change how elements are addressed?
 bool is_view_op(const Op& op);
 
-/// The view through `node` of what `input` shows; nothing where the strides cannot express it (some reshapes).
+/// The view through `node` of what `input` shows; nothing where the strides cannot express it (some
+/// reshapes).
 std::optional<View> view_through(const Node& node, const View& input);
 
 /// The same elements in row-major order under other dims; nothing where strides cannot express it.

@@ -1,4 +1,5 @@
-// Weights of a plan: what params and constants become before the first run, computed once and shared.
+// Weights of a plan: what params and constants become before the first run, computed once and
+// shared.
 #pragma once
 
 #include <map>
@@ -12,7 +13,8 @@
 
 namespace rlx::plan {
 
-/// Packed layouts of weights that lie in memory, found again by the plans of other shapes. Holds nothing alive. Thread-safe.
+/// Packed layouts of weights that lie in memory, found again by the plans of other shapes. Holds
+/// nothing alive. Thread-safe.
 class WeightCache {
  public:
   std::shared_ptr<const std::byte> find(const std::string& key);
@@ -27,10 +29,12 @@ class WeightCache {
 class Weights {
  public:
   /// Params that have no data yet leave their weights without bytes (see missing()).
-  static Result<std::shared_ptr<const Weights>> prepare(std::shared_ptr<const FlatGraph> graph, const Plan& plan, WeightCache& cache,
+  static Result<std::shared_ptr<const Weights>> prepare(std::shared_ptr<const FlatGraph> graph,
+                                                        const Plan& plan, WeightCache& cache,
                                                         std::map<std::string, Tensor> params = {});
   /// The same with one param set anew.
-  Result<std::shared_ptr<const Weights>> with_param(std::string_view name, const Tensor& value, const Plan& plan, WeightCache& cache) const;
+  Result<std::shared_ptr<const Weights>> with_param(std::string_view name, const Tensor& value,
+                                                    const Plan& plan, WeightCache& cache) const;
 
   const std::byte* data(std::size_t index) const { return bytes_[index].get(); }
   /// The name of a param that is needed and has no value; empty where all have one.

@@ -12,10 +12,13 @@
 namespace rlx {
 namespace {
 
-/// Applies a pass to the graph and to every graph inside it (branches and loop bodies), inner ones first.
+/// Applies a pass to the graph and to every graph inside it (branches and loop bodies), inner ones
+/// first.
 template <class Pass>
 Result<Graph> everywhere(const Graph& graph, const Pass& pass) {
-  RLX_ASSIGN(Graph inner, passes::map_subgraphs(graph, [&](const Graph& subgraph) { return everywhere(subgraph, pass); }));
+  RLX_ASSIGN(Graph inner, passes::map_subgraphs(graph, [&](const Graph& subgraph) {
+               return everywhere(subgraph, pass);
+             }));
   return pass(inner);
 }
 
@@ -26,7 +29,8 @@ Result<Graph> with_outputs(const Graph& graph, const std::vector<std::string>& n
   std::vector<GraphOutput> kept;
   for (const std::string& name : names) {
     const auto& all = graph.outputs();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const GraphOutput& output) { return output.name == name; });
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const GraphOutput& output) { return output.name == name; });
     if (found == all.end()) {
       std::string known;
       for (const GraphOutput& output : all) known += (known.empty() ? "" : ", ") + output.name;
@@ -57,14 +61,16 @@ IoInfo io_info(std::string name, const Type& type) {
 std::vector<IoInfo> input_infos(const Graph& graph) {
   std::vector<IoInfo> infos;
   for (const Node& node : graph.nodes()) {
-    if (const auto* input = node.op.as<op::Input>()) infos.push_back(io_info(input->name, node.results[0]));
+    if (const auto* input = node.op.as<op::Input>())
+      infos.push_back(io_info(input->name, node.results[0]));
   }
   return infos;
 }
 
 std::vector<IoInfo> output_infos(const Graph& graph) {
   std::vector<IoInfo> infos;
-  for (const GraphOutput& output : graph.outputs()) infos.push_back(io_info(output.name, graph.type(output.value)));
+  for (const GraphOutput& output : graph.outputs())
+    infos.push_back(io_info(output.name, graph.type(output.value)));
   return infos;
 }
 
@@ -72,11 +78,13 @@ bool is_static(const Graph& graph) {
   return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     const OpTraits& traits = node.op.info().traits;
     return !traits.data_dependent && !traits.shape_operands &&
-           std::all_of(node.results.begin(), node.results.end(), [](const Type& type) { return type.is_static(); });
+           std::all_of(node.results.begin(), node.results.end(),
+                       [](const Type& type) { return type.is_static(); });
   });
 }
 
-Result<Graph> specialised(const Graph& graph, const CompileOptions& options, const passes::Bindings& bindings) {
+Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
+                          const passes::Bindings& bindings) {
   RLX_ASSIGN(Graph hir, with_outputs(graph, options.outputs));
   RLX_TRY(verify(hir));
   RLX_ASSIGN(hir, passes::specialise(hir, bindings));
@@ -90,32 +98,37 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   program.inputs = input_infos(hir);
   program.outputs = output_infos(hir);
 
-  // HIR -> MIR: composites that the device does not take become primitives, in the forms that regions want.
+  // HIR -> MIR: composites that the device does not take become primitives, in the forms that
+  // regions want.
   const bool fusion = !fusion_is_disabled(options);
   RLX_ASSIGN(Graph mir, everywhere(hir, [&](const Graph& graph) -> Result<Graph> {
-    Graph result = graph;
-    if (fusion) {
-      RLX_ASSIGN(result, passes::recognise(result));
-    }
-    RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) { return backend.claim(result, node).taken; }));
-    RLX_ASSIGN(result, passes::transforms_as_products(result));
-    RLX_ASSIGN(result, passes::canonicalise(result));
-    RLX_ASSIGN(result, passes::channels_last(result));
-    RLX_ASSIGN(result, passes::simplify(result));
-    RLX_ASSIGN(result, passes::merge_equal(result));
-    return passes::drop_dead(result);
-  }));
+               Graph result = graph;
+               if (fusion) {
+                 RLX_ASSIGN(result, passes::recognise(result));
+               }
+               RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) {
+                            return backend.claim(result, node).taken;
+                          }));
+               RLX_ASSIGN(result, passes::transforms_as_products(result));
+               RLX_ASSIGN(result, passes::canonicalise(result));
+               RLX_ASSIGN(result, passes::channels_last(result));
+               RLX_ASSIGN(result, passes::simplify(result));
+               RLX_ASSIGN(result, passes::merge_equal(result));
+               return passes::drop_dead(result);
+             }));
 #ifndef NDEBUG
   RLX_TRY(verify(mir));
 #endif
 
   // MIR -> LIR -> code: branches side by side, then regions, memory, kernels.
   RLX_ASSIGN(plan::FlatGraph flat, plan::flatten(mir));
-  const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)), options.threads, fusion, &program.report};
+  const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)),
+                               options.threads, fusion, &program.report};
   RLX_ASSIGN(program.executable, backend.compile(request));
   program.hir_graph = std::make_shared<const Graph>(std::move(hir));
   program.mir_graph = std::make_shared<const Graph>(std::move(mir));
-  program.report.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  program.report.compile_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return program;
 }
 

@@ -21,8 +21,10 @@ struct StaticProgram {
   Result<StaticProgram> clone() const;
 };
 
-/// The graph with only the named outputs (all where none are named), its symbols bound, and everything folded that folds.
-Result<Graph> specialised(const Graph& graph, const CompileOptions& options, const passes::Bindings& bindings);
+/// The graph with only the named outputs (all where none are named), its symbols bound, and
+/// everything folded that folds.
+Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
+                          const passes::Bindings& bindings);
 
 /// True where every result has static dims and no op waits for data.
 bool is_static(const Graph& graph);

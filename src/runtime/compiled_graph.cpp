@@ -16,7 +16,9 @@ namespace {
 // Specialisations of one program kept for shapes seen lately.
 constexpr std::size_t specialisations_kept = 16;
 
-std::string dims_text(std::span<const std::int64_t> dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
+std::string dims_text(std::span<const std::int64_t> dims) {
+  return fmt::format("[{}]", fmt::join(dims, ","));
+}
 
 std::string names_of(const std::vector<IoInfo>& infos) {
   std::string text;
@@ -27,7 +29,8 @@ std::string names_of(const std::vector<IoInfo>& infos) {
 /// Values of one float dtype in another, rounded to nearest even.
 Tensor converted_floats(std::span<const std::byte> bytes, DType from, DType to, const Dims& dims) {
   Tensor tensor(to, dims);
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) store_datum(to, tensor.mutable_data(), i, load_datum(from, bytes.data(), i));
+  for (std::int64_t i = 0; i < tensor.elements(); ++i)
+    store_datum(to, tensor.mutable_data(), i, load_datum(from, bytes.data(), i));
   return tensor;
 }
 
@@ -40,8 +43,9 @@ const Tensor& Outputs::operator[](std::string_view name) const {
   throw Exception(bad_input("There is no output ({}).", name));
 }
 
-Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(std::shared_ptr<Session::Impl> session, Backend& backend, const Graph& graph,
-                                                                       const CompileOptions& options) {
+Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(
+    std::shared_ptr<Session::Impl> session, Backend& backend, const Graph& graph,
+    const CompileOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->session = std::move(session);
   impl->backend = &backend;
@@ -83,20 +87,28 @@ Device CompiledGraph::device() const { return impl_->session->chosen; }
 
 // ---- inputs -----------------------------------------------------------------------------------
 
-Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims, std::vector<bool>& given) {
+Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims,
+                                      std::vector<bool>& given) {
   std::size_t slot = 0;
   while (slot < inputs.size() && inputs[slot].name != input.name) ++slot;
-  if (slot == inputs.size()) return bad_input("There is no input ({}); the inputs are: {}.", input.name, names_of(inputs));
+  if (slot == inputs.size())
+    return bad_input("There is no input ({}); the inputs are: {}.", input.name, names_of(inputs));
   if (given[slot]) return bad_input("The input ({}) is given twice.", input.name);
   given[slot] = true;
   const IoInfo& info = inputs[slot];
   if (!input.view) {
-    if (typed && info.dtype != f32) return bad_input("The input ({}) is {}, not f32.", info.name, name_of(info.dtype));
-    if (!is_float(info.dtype)) return bad_input("The input ({}) is {}: plain floats are accepted for float inputs alone.", info.name, name_of(info.dtype));
-    if (!bound) return bad_input("The input ({}) has unbound dims: give a tensor, which has dims.", info.name);
+    if (typed && info.dtype != f32)
+      return bad_input("The input ({}) is {}, not f32.", info.name, name_of(info.dtype));
+    if (!is_float(info.dtype))
+      return bad_input("The input ({}) is {}: plain floats are accepted for float inputs alone.",
+                       info.name, name_of(info.dtype));
+    if (!bound)
+      return bad_input("The input ({}) has unbound dims: give a tensor, which has dims.",
+                       info.name);
     const std::int64_t wanted = element_count(info.dims);
     if (static_cast<std::size_t>(wanted) != input.values.size()) {
-      return bad_input("The input ({}) has {} elements and was given ({}).", info.name, wanted, input.values.size());
+      return bad_input("The input ({}) has {} elements and was given ({}).", info.name, wanted,
+                       input.values.size());
     }
     const auto bytes = std::as_bytes(input.values);
     slots[slot] = bytes.data();
@@ -107,16 +119,22 @@ Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::
     return {};
   }
   const TensorView& view = *input.view;
-  if (view.dtype != info.dtype) return bad_input("The input ({}) is {} and was given {}.", info.name, name_of(info.dtype), name_of(view.dtype));
+  if (view.dtype != info.dtype)
+    return bad_input("The input ({}) is {} and was given {}.", info.name, name_of(info.dtype),
+                     name_of(view.dtype));
   bool fits = view.dims.size() == info.dims.size();
-  for (std::size_t i = 0; fits && i < info.dims.size(); ++i) fits = info.dims[i] < 0 || info.dims[i] == view.dims[i];
-  if (!fits) return bad_input("The input ({}) has the dims [{}] and was given {}.", info.name, fmt::join(info.dim_names, ","), dims_text(view.dims));
+  for (std::size_t i = 0; fits && i < info.dims.size(); ++i)
+    fits = info.dims[i] < 0 || info.dims[i] == view.dims[i];
+  if (!fits)
+    return bad_input("The input ({}) has the dims [{}] and was given {}.", info.name,
+                     fmt::join(info.dim_names, ","), dims_text(view.dims));
   slots[slot] = view.data;
   if (dims) (*dims)[slot].assign(view.dims.begin(), view.dims.end());
   return {};
 }
 
-Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims) {
+Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed,
+                                  std::vector<Dims>* dims) {
   std::vector<bool> given(inputs.size(), false);
   for (const NamedInput& input : named) RLX_TRY(match_one(input, typed, dims, given));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -125,7 +143,8 @@ Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed,
   return {};
 }
 
-// ---- runs ----------------------------------------------------------------------------------------
+// ---- runs
+// ----------------------------------------------------------------------------------------
 
 Tensor CompiledGraph::Impl::read(std::size_t output) const {
   const TensorView& view = views[output];
@@ -155,36 +174,50 @@ Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool
   Outputs result;
   if (bound) {
     RLX_TRY(bound->executable->run(slots));
-    for (std::size_t i = 0; i < outputs.size(); ++i) result.items.emplace_back(outputs[i].name, read(i));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      result.items.emplace_back(outputs[i].name, read(i));
     return result;
   }
   RLX_ASSIGN(Stage* const stage, stage_for(dims));
   std::map<std::string, Tensor> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     // Borrowed for the length of this run.
-    values[inputs[i].name] = Tensor(inputs[i].dtype, dims[i], std::shared_ptr<const std::byte>(std::shared_ptr<void>(), static_cast<const std::byte*>(slots[i])));
+    values[inputs[i].name] =
+        Tensor(inputs[i].dtype, dims[i],
+               std::shared_ptr<const std::byte>(std::shared_ptr<void>(),
+                                                static_cast<const std::byte*>(slots[i])));
   }
   RLX_ASSIGN(std::vector<Tensor> tensors, stage->run(values));
-  for (std::size_t i = 0; i < outputs.size(); ++i) result.items.emplace_back(outputs[i].name, std::move(tensors[i]));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    result.items.emplace_back(outputs[i].name, std::move(tensors[i]));
   return result;
 }
 
-Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) { return impl_->run(inputs, false); }
-Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) { return impl_->run(inputs, true); }
+Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) {
+  return impl_->run(inputs, false);
+}
+Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) {
+  return impl_->run(inputs, true);
+}
 
-Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inputs, std::span<const int> indices) {
+Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inputs,
+                                                std::span<const int> indices) {
   for (const int index : indices) {
-    if (index < 0 || index >= static_cast<int>(outputs().size())) return bad_input("There is no output ({}): there are {}.", index, outputs().size());
+    if (index < 0 || index >= static_cast<int>(outputs().size()))
+      return bad_input("There is no output ({}): there are {}.", index, outputs().size());
   }
   Outputs result;
   if (!impl_->bound) {
     RLX_ASSIGN(Outputs all, impl_->run(inputs, false));
-    for (const int index : indices) result.items.push_back(all.items[static_cast<std::size_t>(index)]);
+    for (const int index : indices)
+      result.items.push_back(all.items[static_cast<std::size_t>(index)]);
     return result;
   }
   RLX_TRY(impl_->match(inputs, false, nullptr));
   RLX_TRY(impl_->bound->executable->run(impl_->slots));
-  for (const int index : indices) result.items.emplace_back(outputs()[static_cast<std::size_t>(index)].name, impl_->read(static_cast<std::size_t>(index)));
+  for (const int index : indices)
+    result.items.emplace_back(outputs()[static_cast<std::size_t>(index)].name,
+                              impl_->read(static_cast<std::size_t>(index)));
   return result;
 }
 
@@ -193,13 +226,18 @@ Result<StaticProgram*> CompiledGraph::Impl::need_bound() {
   return bad_input("This call needs bound shapes: compile with all dims given.");
 }
 
-Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64_t row, std::int64_t row_elements) const {
+Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64_t row,
+                                                          std::int64_t row_elements) const {
   RLX_TRY(impl_->need_bound());
-  if (output < 0 || output >= static_cast<int>(outputs().size())) return bad_input("There is no output ({}): there are {}.", output, outputs().size());
+  if (output < 0 || output >= static_cast<int>(outputs().size()))
+    return bad_input("There is no output ({}): there are {}.", output, outputs().size());
   const TensorView& view = impl_->views[static_cast<std::size_t>(output)];
-  if (view.dtype != f32) return bad_input("The output ({}) is {}; rows are read from f32.", outputs()[static_cast<std::size_t>(output)].name, name_of(view.dtype));
+  if (view.dtype != f32)
+    return bad_input("The output ({}) is {}; rows are read from f32.",
+                     outputs()[static_cast<std::size_t>(output)].name, name_of(view.dtype));
   if (row_elements <= 0 || row < 0 || row >= view.elements() / row_elements) {
-    return bad_input("Row ({}) of ({}) elements lies outside the output's {}.", row, row_elements, view.elements());
+    return bad_input("Row ({}) of ({}) elements lies outside the output's {}.", row, row_elements,
+                     view.elements());
   }
   const float* data = view.as<float>() + row * row_elements;
   return std::vector<float>(data, data + row_elements);
@@ -212,20 +250,29 @@ Result<std::span<const TensorView>> CompiledGraph::run_raw(std::span<const Named
   return std::span<const TensorView>(impl_->views);
 }
 
-Result<std::span<const ArenaSlice>> CompiledGraph::run_slots(std::span<const void* const> slot_inputs) {
+Result<std::span<const ArenaSlice>> CompiledGraph::run_slots(
+    std::span<const void* const> slot_inputs) {
   RLX_TRY(impl_->need_bound());
-  if (slot_inputs.size() != inputs().size()) return bad_input("The program has {} inputs and was given ({}).", inputs().size(), slot_inputs.size());
+  if (slot_inputs.size() != inputs().size())
+    return bad_input("The program has {} inputs and was given ({}).", inputs().size(),
+                     slot_inputs.size());
   for (std::size_t i = 0; i < slot_inputs.size(); ++i) {
-    if (!slot_inputs[i] && element_count(inputs()[i].dims) > 0) return bad_input("The input ({}) is a null pointer.", inputs()[i].name);
+    if (!slot_inputs[i] && element_count(inputs()[i].dims) > 0)
+      return bad_input("The input ({}) is a null pointer.", inputs()[i].name);
   }
   RLX_TRY(impl_->bound->executable->run(slot_inputs));
   return std::span<const ArenaSlice>(impl_->slices);
 }
 
-const std::byte* CompiledGraph::arena_ptr() const { return impl_->bound ? impl_->bound->executable->arena() : nullptr; }
+const std::byte* CompiledGraph::arena_ptr() const {
+  return impl_->bound ? impl_->bound->executable->arena() : nullptr;
+}
 
-Status CompiledGraph::run_into(std::span<const void* const> slot_inputs, std::span<void* const> results) {
-  if (results.size() != outputs().size()) return bad_input("The program has {} outputs and was given ({}).", outputs().size(), results.size());
+Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
+                               std::span<void* const> results) {
+  if (results.size() != outputs().size())
+    return bad_input("The program has {} outputs and was given ({}).", outputs().size(),
+                     results.size());
   RLX_TRY(run_slots(slot_inputs));
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!results[i]) return bad_input("The output ({}) is a null pointer.", outputs()[i].name);
@@ -234,7 +281,8 @@ Status CompiledGraph::run_into(std::span<const void* const> slot_inputs, std::sp
   return {};
 }
 
-// ---- params, clones, reports ------------------------------------------------------------------------
+// ---- params, clones, reports
+// ------------------------------------------------------------------------
 
 namespace {
 
@@ -249,9 +297,11 @@ const op::Param* find_param(const Graph& graph, std::string_view name) {
 Error no_param(const Graph& graph, std::string_view name) {
   std::string known;
   for (const Node& node : graph.nodes()) {
-    if (const auto* param = node.op.as<op::Param>()) known += (known.empty() ? "" : ", ") + param->name;
+    if (const auto* param = node.op.as<op::Param>())
+      known += (known.empty() ? "" : ", ") + param->name;
   }
-  return bad_input("There is no param ({}); the params are: {}.", name, known.empty() ? "none" : known);
+  return bad_input("There is no param ({}); the params are: {}.", name,
+                   known.empty() ? "none" : known);
 }
 
 }  // namespace
@@ -260,15 +310,19 @@ Status CompiledGraph::set_param(std::string_view name, std::span<const float> va
   return set_param_typed(name, std::as_bytes(values), f32);
 }
 
-Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype) {
+Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes,
+                                      DType dtype) {
   const op::Param* param = find_param(*impl_->graph, name);
   if (!param) return no_param(*impl_->graph, name);
   if (dtype != param->dtype && !(is_float(dtype) && is_float(param->dtype))) {
-    return bad_input("The param ({}) is {} and was given {}.", name, name_of(param->dtype), name_of(dtype));
+    return bad_input("The param ({}) is {} and was given {}.", name, name_of(param->dtype),
+                     name_of(dtype));
   }
   const std::size_t wanted = static_cast<std::size_t>(element_count(param->dims)) * size_of(dtype);
   if (bytes.size() != wanted) {
-    return bad_input("The param ({}) is {} and was given ({}) elements.", name, Type{param->dtype, to_shape(param->dims)}.text(), bytes.size() / size_of(dtype));
+    return bad_input("The param ({}) is {} and was given ({}) elements.", name,
+                     Type{param->dtype, to_shape(param->dims)}.text(),
+                     bytes.size() / size_of(dtype));
   }
   const Tensor value = converted_floats(bytes, dtype, param->dtype, param->dims);
   impl_->params[std::string(name)] = value;
@@ -276,7 +330,8 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
     RLX_TRY(impl_->bound->executable->set_param(name, value));
     impl_->prepare();
   }
-  for (auto& specialisation : impl_->specialisations) RLX_TRY(specialisation.stage->set_param(std::string(name), value));
+  for (auto& specialisation : impl_->specialisations)
+    RLX_TRY(specialisation.stage->set_param(std::string(name), value));
   return {};
 }
 
@@ -307,7 +362,8 @@ MemoryReport CompiledGraph::query_memory() const {
   const StaticProgram* program = current_program(*impl_);
   if (!program) return {};
   const plan::Plan& plan = program->executable->plan();
-  return {program->executable->weights_bytes(), plan.arena_bytes, plan.arena_lower_bound_bytes, program->executable->scratch_bytes()};
+  return {program->executable->weights_bytes(), plan.arena_bytes, plan.arena_lower_bound_bytes,
+          program->executable->scratch_bytes()};
 }
 
 const CompileReport& CompiledGraph::report() const {
@@ -319,7 +375,8 @@ const CompileReport& CompiledGraph::report() const {
 Result<std::string> CompiledGraph::stage_text(std::string_view stage) const {
   const StaticProgram* program = current_program(*impl_);
   if (stage == "hir") return print(*impl_->graph);
-  if (stage != "mir" && stage != "lir") return error(ErrorKind::usage, "There is no stage ({}): hir, mir and lir are there.", stage);
+  if (stage != "mir" && stage != "lir")
+    return error(ErrorKind::usage, "There is no stage ({}): hir, mir and lir are there.", stage);
   if (!program) return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
   if (stage == "mir") return print(*program->mir_graph);
   return plan::to_text(program->executable->plan());
@@ -327,14 +384,16 @@ Result<std::string> CompiledGraph::stage_text(std::string_view stage) const {
 
 Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
   RLX_ASSIGN(StaticProgram* const program, impl_->need_bound());
-  if (std::any_of(impl_->slots.begin(), impl_->slots.end(), [](const void* slot) { return !slot; })) {
+  if (std::any_of(impl_->slots.begin(), impl_->slots.end(),
+                  [](const void* slot) { return !slot; })) {
     return bad_input("Profiling needs a run before, with named inputs.");
   }
   RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
   std::vector<KernelProfile> profiles;
   const plan::Plan& plan = program->executable->plan();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    profiles.push_back({plan.steps[i].name, plan.steps[i].region, times[i], plan.steps[i].flops, plan.steps[i].bytes});
+    profiles.push_back({plan.steps[i].name, plan.steps[i].region, times[i], plan.steps[i].flops,
+                        plan.steps[i].bytes});
   }
   return profiles;
 }

@@ -7,8 +7,10 @@
 namespace rlx {
 namespace {
 
-constexpr std::array<std::string_view, 8> device_names = {"auto", "cpu", "cuda", "rocm", "metal", "mlx", "gpu", "tpu"};
-constexpr std::array<std::string_view, 8> display_names = {"Automatic", "CPU", "CUDA", "ROCm", "Metal", "MLX", "GPU", "TPU"};
+constexpr std::array<std::string_view, 8> device_names = {"auto",  "cpu", "cuda", "rocm",
+                                                          "metal", "mlx", "gpu",  "tpu"};
+constexpr std::array<std::string_view, 8> display_names = {"Automatic", "CPU", "CUDA", "ROCm",
+                                                           "Metal",     "MLX", "GPU",  "TPU"};
 constexpr std::array<std::string_view, 4> precision_names = {"f32", "bf16", "f16", "int8"};
 
 }  // namespace
@@ -22,7 +24,9 @@ std::optional<Device> device_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view name_of(Precision precision) { return precision_names[static_cast<std::size_t>(precision)]; }
+std::string_view name_of(Precision precision) {
+  return precision_names[static_cast<std::size_t>(precision)];
+}
 
 std::optional<Precision> precision_named(std::string_view name) {
   for (std::size_t i = 0; i < precision_names.size(); ++i) {
@@ -35,7 +39,8 @@ std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> list;
   for (std::size_t i = 1; i < device_names.size(); ++i) {
     const auto device = static_cast<Device>(i);
-    DeviceInfo info{.device = device, .display_name = std::string(display_names[i]), .reason = "not built in"};
+    DeviceInfo info{
+        .device = device, .display_name = std::string(display_names[i]), .reason = "not built in"};
     for (const BackendEntry& entry : backends()) {
       if (entry.device == device) info = entry.info();
     }

@@ -49,7 +49,8 @@ Device Session::device() const { return impl_->chosen; }
 
 Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) {
   if (options.precision != Precision::f32) {
-    return not_available("The precision ({}) is not available yet; f32 is.", name_of(options.precision));
+    return not_available("The precision ({}) is not available yet; f32 is.",
+                         name_of(options.precision));
   }
   RLX_ASSIGN(Backend* const backend, impl_->open());
   RLX_ASSIGN(auto program, CompiledGraph::Impl::make(impl_, *backend, graph, options));
@@ -61,7 +62,8 @@ struct CompileCache::Impl {
   Graph graph;
   std::size_t capacity;
   std::mutex mutex;
-  std::list<std::pair<std::string, std::shared_ptr<CompiledGraph>>> programs;  ///< most recently used first
+  std::list<std::pair<std::string, std::shared_ptr<CompiledGraph>>>
+      programs;  ///< most recently used first
   std::size_t misses = 0;
 };
 
@@ -71,9 +73,11 @@ CompileCache::~CompileCache() = default;
 CompileCache::CompileCache(CompileCache&&) noexcept = default;
 
 Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) {
-  std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact, options.disable_fusion, options.threads);
+  std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact,
+                                options.disable_fusion, options.threads);
   for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
-  for (const auto& [name, dims] : options.input_dims) key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
+  for (const auto& [name, dims] : options.input_dims)
+    key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
   key += fmt::format("{}", fmt::join(options.outputs, ","));
   const std::lock_guard lock(impl_->mutex);
   auto& programs = impl_->programs;

@@ -14,10 +14,13 @@ namespace {
 bool is_unresolved(const Node& node) {
   const OpTraits& traits = node.op.info().traits;
   return traits.data_dependent || traits.shape_operands ||
-         std::any_of(node.results.begin(), node.results.end(), [](const Type& type) { return !type.is_static(); });
+         std::any_of(node.results.begin(), node.results.end(),
+                     [](const Type& type) { return !type.is_static(); });
 }
 
-bool is_source(const Op& op) { return op.is<op::Constant>() || op.is<op::Param>() || op.is<op::Input>(); }
+bool is_source(const Op& op) {
+  return op.is<op::Constant>() || op.is<op::Param>() || op.is<op::Input>();
+}
 
 /// The name under which a value is handed to the next stage.
 std::string carried_name(ValueId id) { return fmt::format("carried_{}_{}", id.node, id.result); }
@@ -27,7 +30,8 @@ const std::string output_prefix = "output:";
 
 }  // namespace
 
-Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph, const CompileOptions& options, const Named& params) {
+Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph,
+                                           const CompileOptions& options, const Named& params) {
   auto stage = std::make_unique<Stage>();
   stage->backend_ = &backend;
   stage->options_ = options;
@@ -37,14 +41,17 @@ Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph, const 
   const Graph part = stage->reason_.empty() ? stage->graph_ : stage->part_before();
   RLX_ASSIGN(const Graph live, passes::drop_dead(part));
   RLX_ASSIGN(stage->program_, compile_static(backend, live, options));
-  for (const auto& [name, value] : params) RLX_TRY(stage->program_.executable->set_param(name, value));
+  for (const auto& [name, value] : params)
+    RLX_TRY(stage->program_.executable->set_param(name, value));
   return stage;
 }
 
 void Stage::find_split() {
   const auto& nodes = graph_.nodes();
   waits_.assign(nodes.size(), false);
-  const auto waits = [&](ValueId id) { return id.node >= 0 && waits_[static_cast<std::size_t>(id.node)]; };
+  const auto waits = [&](ValueId id) {
+    return id.node >= 0 && waits_[static_cast<std::size_t>(id.node)];
+  };
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     const bool after = std::any_of(node.inputs.begin(), node.inputs.end(), waits);
@@ -52,14 +59,18 @@ void Stage::find_split() {
     if (!waits_[i]) continue;
     const OpTraits& traits = node.op.info().traits;
     if (!after && reason_.empty()) {
-      reason_ = fmt::format("data decides the dims of {}{}", node.op.name(), node.origin.empty() ? "" : " (" + node.origin + ")");
+      reason_ = fmt::format("data decides the dims of {}{}", node.op.name(),
+                            node.origin.empty() ? "" : " (" + node.origin + ")");
     }
     if (!after && node.op.info().eval_dynamic) host_nodes_.push_back(static_cast<std::int32_t>(i));
     for (const ValueId id : node.inputs) {
       if (id.node < 0 || waits(id)) continue;
       const Type& type = graph_.type(id);
-      const bool may_decide = !is_float(type.dtype) && !is_complex(type.dtype) && type.elements() <= 64;
-      handed_over_[id] = handed_over_[id] || (may_decide && (traits.shape_operands || traits.control_flow) && !node.op.info().eval_dynamic);
+      const bool may_decide =
+          !is_float(type.dtype) && !is_complex(type.dtype) && type.elements() <= 64;
+      handed_over_[id] =
+          handed_over_[id] || (may_decide && (traits.shape_operands || traits.control_flow) &&
+                               !node.op.info().eval_dynamic);
     }
   }
   for (const GraphOutput& output : graph_.outputs()) {
@@ -100,7 +111,8 @@ Result<Tensor> Stage::value_of(ValueId id, const Named& values) const {
   if (const auto* param = op.as<op::Param>()) {
     const auto set = params_.find(param->name);
     if (set != params_.end()) return set->second;
-    if (param->data.empty()) return bad_input("The param ({}) has no value: set_param gives it one.", param->name);
+    if (param->data.empty())
+      return bad_input("The param ({}) has no value: set_param gives it one.", param->name);
     return param->data;
   }
   return values.at(carried_name(id));
@@ -120,7 +132,8 @@ Result<Stage::Named> Stage::evaluate_host_nodes(const Named& values) {
       inputs.push_back(std::move(input));
     }
     RLX_ASSIGN(const std::vector<Tensor> tensors, evaluate(node.op, inputs));
-    for (std::size_t k = 0; k < tensors.size(); ++k) results[carried_name({index, static_cast<std::int32_t>(k)})] = tensors[k];
+    for (std::size_t k = 0; k < tensors.size(); ++k)
+      results[carried_name({index, static_cast<std::int32_t>(k)})] = tensors[k];
   }
   return results;
 }
@@ -134,8 +147,11 @@ bool Stage::decides_anything() const {
 std::string Stage::key_of(const Named& values) const {
   std::string key;
   for (const std::int32_t index : host_nodes_) {
-    for (std::size_t k = 0; k < graph_.nodes()[static_cast<std::size_t>(index)].results.size(); ++k) {
-      key += fmt::format("[{}]", fmt::join(values.at(carried_name({index, static_cast<std::int32_t>(k)})).dims(), ","));
+    for (std::size_t k = 0; k < graph_.nodes()[static_cast<std::size_t>(index)].results.size();
+         ++k) {
+      key += fmt::format(
+          "[{}]",
+          fmt::join(values.at(carried_name({index, static_cast<std::int32_t>(k)})).dims(), ","));
     }
   }
   for (const auto& [id, decides] : handed_over_) {
@@ -154,19 +170,22 @@ Result<Graph> Stage::part_after(const Named& values) const {
   std::vector<std::vector<ValueId>> mapped(graph_.nodes().size());
   const auto carried = [&](ValueId id, bool constant) {
     const Tensor& value = values.at(carried_name(id));
-    return constant ? next.constant(value).id() : next.input(carried_name(id), value.dtype(), to_shape(value.dims())).id();
+    return constant ? next.constant(value).id()
+                    : next.input(carried_name(id), value.dtype(), to_shape(value.dims())).id();
   };
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
     const Node& node = graph_.nodes()[i];
     const auto decided = handed_over_.find({index, 0});
-    if (const auto* input = node.op.as<op::Input>(); input && decided != handed_over_.end() && decided->second) {
+    if (const auto* input = node.op.as<op::Input>();
+        input && decided != handed_over_.end() && decided->second) {
       next.input(input->name, input->dtype, node.results[0].shape);
       mapped[i] = {next.constant(values.at(input->name)).id()};
     } else if (is_source(node.op)) {
       RLX_ASSIGN(mapped[i], next.try_add(node.op, {}, node.name, node.origin));
     } else if (std::find(host_nodes_.begin(), host_nodes_.end(), index) != host_nodes_.end()) {
-      for (std::size_t k = 0; k < node.results.size(); ++k) mapped[i].push_back(carried({index, static_cast<std::int32_t>(k)}, false));
+      for (std::size_t k = 0; k < node.results.size(); ++k)
+        mapped[i].push_back(carried({index, static_cast<std::int32_t>(k)}, false));
     } else if (!waits_[i]) {
       mapped[i].resize(node.results.size());
       for (std::size_t k = 0; k < node.results.size(); ++k) {
@@ -176,14 +195,18 @@ Result<Graph> Stage::part_after(const Named& values) const {
     } else {
       std::vector<ValueId> inputs;
       for (const ValueId id : node.inputs) {
-        inputs.push_back(id.node < 0 ? id : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
+        inputs.push_back(
+            id.node < 0
+                ? id
+                : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
       }
       RLX_ASSIGN(mapped[i], next.try_add(node.op, inputs, node.name, node.origin));
     }
   }
   std::vector<GraphOutput> outputs;
   for (const GraphOutput& output : graph_.outputs()) {
-    outputs.push_back({output.name, mapped[static_cast<std::size_t>(output.value.node)][static_cast<std::size_t>(output.value.result)]});
+    outputs.push_back({output.name, mapped[static_cast<std::size_t>(output.value.node)]
+                                          [static_cast<std::size_t>(output.value.result)]});
   }
   next.set_outputs(std::move(outputs));
   return next;
@@ -193,7 +216,8 @@ Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
   RLX_ASSIGN(const Named computed, run_program(inputs));
   if (reason_.empty()) {
     std::vector<Tensor> outputs;
-    for (const IoInfo& output : program_.outputs) outputs.push_back(computed.at(output_prefix + output.name));
+    for (const IoInfo& output : program_.outputs)
+      outputs.push_back(computed.at(output_prefix + output.name));
     return outputs;
   }
   RLX_ASSIGN(const Named values, evaluate_host_nodes(computed));
@@ -201,8 +225,10 @@ Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
   if (!next) {
     RLX_ASSIGN(const Graph after, part_after(values));
     RLX_ASSIGN(Graph graph, specialised(after, {}, {}));
-    // Without a node evaluated or a value that decides dims, the next stage would stand where this one does.
-    if (host_nodes_.empty() && !decides_anything()) return unsupported("The program cannot go on: {}.", reason_);
+    // Without a node evaluated or a value that decides dims, the next stage would stand where this
+    // one does.
+    if (host_nodes_.empty() && !decides_anything())
+      return unsupported("The program cannot go on: {}.", reason_);
     RLX_ASSIGN(next, make(*backend_, std::move(graph), options_, params_));
   }
   return next->run(values);

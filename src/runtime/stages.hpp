@@ -1,5 +1,5 @@
-// Programs whose shapes data decides: the part that is known runs, its values bind the part after, which is compiled once for
-// each new set of dims and kept.
+// Programs whose shapes data decides: the part that is known runs, its values bind the part after,
+// which is compiled once for each new set of dims and kept.
 #pragma once
 
 #include <map>
@@ -14,7 +14,8 @@ namespace rlx {
 class Stage {
  public:
   /// `graph` is specialised as far as its inputs' dims tell.
-  static Result<std::unique_ptr<Stage>> make(Backend& backend, Graph graph, const CompileOptions& options,
+  static Result<std::unique_ptr<Stage>> make(Backend& backend, Graph graph,
+                                             const CompileOptions& options,
                                              const std::map<std::string, Tensor>& params);
 
   /// The outputs in the graph's order, from the inputs by name.
@@ -44,9 +45,10 @@ class Stage {
   Graph graph_;
   StaticProgram program_;
   std::string reason_;
-  std::vector<bool> waits_;                 ///< by node: needs data of this stage to get static dims
-  std::map<ValueId, bool> handed_over_;     ///< values of this stage that later ones read; true: they decide dims
-  std::vector<std::int32_t> host_nodes_;    ///< data-dependent nodes, evaluated between the stages
+  std::vector<bool> waits_;  ///< by node: needs data of this stage to get static dims
+  std::map<ValueId, bool>
+      handed_over_;  ///< values of this stage that later ones read; true: they decide dims
+  std::vector<std::int32_t> host_nodes_;  ///< data-dependent nodes, evaluated between the stages
   Named params_;
   std::map<std::string, std::unique_ptr<Stage>> next_;  ///< by dims and deciding values
 };

@@ -56,7 +56,8 @@ class DimBinder {
         dims.push_back(dim.value());
         continue;
       }
-      const auto [at, assumed] = bound_.emplace(dim.text(), assumed_size(axis, input.shape->size()));
+      const auto [at, assumed] =
+          bound_.emplace(dim.text(), assumed_size(axis, input.shape->size()));
       if (assumed) assumed_.push_back(fmt::format("{} = {}", dim.text(), at->second));
       dims.push_back(at->second);
     }

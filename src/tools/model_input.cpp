@@ -124,7 +124,8 @@ Status load_graph(const ModelFile& file, const DimOptions& dims, PreparedModel& 
   for (const std::int64_t size : {64, 512, 2048}) {
     for (const bool last_axis_alone : {false, true}) {
       values = given;
-      if (load_with(file, dims, {size, last_axis_alone}, model, values, any_assumed).ok()) return {};
+      if (load_with(file, dims, {size, last_axis_alone}, model, values, any_assumed).ok())
+        return {};
     }
   }
   return first;

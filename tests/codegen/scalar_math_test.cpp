@@ -25,10 +25,10 @@ struct Function {
 
 const Function functions[] = {
     {ScalarOp::exp, std::exp, 1.5, 1.5},   {ScalarOp::exp2, std::exp2, 1.5, 2},
-    {ScalarOp::expm1, std::expm1, 2, 4.5},   {ScalarOp::log, std::log, 1.5, 1.5},
+    {ScalarOp::expm1, std::expm1, 2, 4.5}, {ScalarOp::log, std::log, 1.5, 1.5},
     {ScalarOp::log1p, std::log1p, 2, 2},   {ScalarOp::log2, std::log2, 1, 2.5},
     {ScalarOp::sin, std::sin, 2, 2.5},     {ScalarOp::cos, std::cos, 2, 2.5},
-    {ScalarOp::tan, std::tan, 1, 4},     {ScalarOp::asin, std::asin, 1, 3.5},
+    {ScalarOp::tan, std::tan, 1, 4},       {ScalarOp::asin, std::asin, 1, 3.5},
     {ScalarOp::acos, std::acos, 1, 3.5},   {ScalarOp::atan, std::atan, 1, 2.5},
     {ScalarOp::sinh, std::sinh, 1, 3.5},   {ScalarOp::cosh, std::cosh, 1, 3.5},
     {ScalarOp::tanh, std::tanh, 2, 3.5},   {ScalarOp::asinh, std::asinh, 1, 3.5},

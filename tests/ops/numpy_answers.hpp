@@ -1,4 +1,5 @@
-// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
+// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by
+// numpy_answers.py.
 // clang-format off
 #pragma once
 

@@ -1,4 +1,5 @@
-"""Writes numpy_answers.hpp: results that NumPy and ONNX's reference evaluator give for patterned operands.
+"""Writes numpy_answers.hpp: results that NumPy and ONNX's reference evaluator give for patterned
+operands.
 
 Needs numpy, onnx and onnxruntime. Run from this folder: python numpy_answers.py"""
 
@@ -85,15 +86,39 @@ def contractions():
 
 def convolutions():
     x, w, b = pattern((2, 4, 6, 5), 1), pattern((6, 2, 3, 2), 2), pattern((6,), 3)
-    onnx_answer("conv_grouped", "Conv", [x, w, b], group=2, strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])
-    onnx_answer("conv_line", "Conv", [pattern((1, 2, 9), 1), pattern((3, 2, 3), 2)], strides=[2], pads=[1, 1])
+    onnx_answer(
+        "conv_grouped",
+        "Conv",
+        [x, w, b],
+        group=2,
+        strides=[2, 1],
+        pads=[1, 0, 2, 1],
+        dilations=[1, 2],
+    )
+    onnx_answer(
+        "conv_line",
+        "Conv",
+        [pattern((1, 2, 9), 1), pattern((3, 2, 3), 2)],
+        strides=[2],
+        pads=[1, 1],
+    )
     volume, kernel = pattern((1, 2, 3, 4, 4), 1), pattern((2, 2, 2, 2, 3), 2)
     onnx_answer("conv_volume", "Conv", [volume, kernel], pads=[0, 1, 1, 1, 0, 0])
     up, weights = pattern((1, 4, 3, 4), 1), pattern((4, 3, 3, 2), 2)
-    onnx_answer("conv_transposed", "ConvTranspose", [up, weights], group=2, strides=[2, 3], pads=[1, 0, 0, 1],
-                dilations=[1, 2], output_padding=[1, 0])
+    onnx_answer(
+        "conv_transposed",
+        "ConvTranspose",
+        [up, weights],
+        group=2,
+        strides=[2, 3],
+        pads=[1, 0, 0, 1],
+        dilations=[1, 2],
+        output_padding=[1, 0],
+    )
     u, i = pattern((1, 2, 4, 4), 1, np.uint8, 100), pattern((3, 2, 2, 2), 2, np.uint8, 20)
-    onnx_answer("conv_integer", "ConvInteger", [u, i, np.uint8(97), np.uint8(19)], pads=[1, 0, 0, 1])
+    onnx_answer(
+        "conv_integer", "ConvInteger", [u, i, np.uint8(97), np.uint8(19)], pads=[1, 0, 0, 1]
+    )
 
 
 def pools():
@@ -115,10 +140,14 @@ def norms():
     square = np.mean(x * x, axis=-1, keepdims=True)
     answer("rms_norm", x / np.sqrt(square + 1e-3) * scale[0])
     c, d = pattern((4,), 2), pattern((4,), 3)
-    onnx_answer("group_norm", "GroupNormalization", [x, c, d], num_groups=2, epsilon=1e-3, reference=True)
+    onnx_answer(
+        "group_norm", "GroupNormalization", [x, c, d], num_groups=2, epsilon=1e-3, reference=True
+    )
     onnx_answer("instance_norm", "InstanceNormalization", [x, c, d], epsilon=1e-3)
     variance = np.array([0.25, 1.25, 0.75, 1], np.float32)
-    onnx_answer("batch_norm", "BatchNormalization", [x, c, d, pattern((4,), 4), variance], epsilon=1e-3)
+    onnx_answer(
+        "batch_norm", "BatchNormalization", [x, c, d, pattern((4,), 4), variance], epsilon=1e-3
+    )
     onnx_answer("lp_norm", "LpNormalization", [x], axis=1, p=1)
     onnx_answer("lrn", "LRN", [x[..., None]], size=3, alpha=0.5, beta=0.6, bias=1.5)
 
@@ -165,8 +194,15 @@ def quantizations():
     onnx_answer("quantize_tensor", "QuantizeLinear", [x, np.float32(0.05), np.int8(3)])
     onnx_answer("quantize_axis", "QuantizeLinear", [x, scales, zeros], axis=0)
     blocks = np.abs(pattern((3, 3), 2)) / 8 + 0.01
-    onnx_answer("quantize_blocked", "QuantizeLinear", [x, blocks.astype(np.float32)], axis=1, block_size=4,
-                output_dtype=TensorProto.INT16, reference=True)
+    onnx_answer(
+        "quantize_blocked",
+        "QuantizeLinear",
+        [x, blocks.astype(np.float32)],
+        axis=1,
+        block_size=4,
+        output_dtype=TensorProto.INT16,
+        reference=True,
+    )
     u = pattern((3, 9), 1, np.uint8, 100)
     onnx_answer("dequantize_axis", "DequantizeLinear", [u, scales, zeros], axis=0)
     onnx_answer("dynamic_quantize", "DynamicQuantizeLinear", [x], outputs=3)
@@ -182,24 +218,51 @@ def resizes():
         onnx_answer("resize_" + name, "Resize", [x, region, by, to], reference=True, **attributes)
 
     resize("nearest", sizes=[7, 8], mode="nearest")
-    resize("nearest_ceil", sizes=[7, 3], mode="nearest", nearest_mode="ceil", coordinate_transformation_mode="asymmetric")
-    resize("nearest_up", sizes=[6, 3], mode="nearest", nearest_mode="round_prefer_ceil",
-           coordinate_transformation_mode="align_corners")
+    resize(
+        "nearest_ceil",
+        sizes=[7, 3],
+        mode="nearest",
+        nearest_mode="ceil",
+        coordinate_transformation_mode="asymmetric",
+    )
+    resize(
+        "nearest_up",
+        sizes=[6, 3],
+        mode="nearest",
+        nearest_mode="round_prefer_ceil",
+        coordinate_transformation_mode="align_corners",
+    )
     resize("linear", sizes=[3, 8], mode="linear")
-    resize("linear_corners", sizes=[3, 8], mode="linear", coordinate_transformation_mode="align_corners")
-    resize("linear_scales", scales=[0.6, 1.7], mode="linear", coordinate_transformation_mode="half_pixel_symmetric")
+    resize(
+        "linear_corners",
+        sizes=[3, 8],
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )
+    resize(
+        "linear_scales",
+        scales=[0.6, 1.7],
+        mode="linear",
+        coordinate_transformation_mode="half_pixel_symmetric",
+    )
     resize("linear_antialias", sizes=[2, 3], mode="linear", antialias=1)
     resize("cubic", sizes=[7, 3], mode="cubic")
     resize("cubic_outside", sizes=[7, 3], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
     resize("cubic_antialias", sizes=[2, 3], mode="cubic", antialias=1)
-    resize("crop", sizes=[3, 3], roi=[0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7], mode="linear", extrapolation_value=10.0,
-           coordinate_transformation_mode="tf_crop_and_resize")
+    resize(
+        "crop",
+        sizes=[3, 3],
+        roi=[0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7],
+        mode="linear",
+        extrapolation_value=10.0,
+        coordinate_transformation_mode="tf_crop_and_resize",
+    )
 
 
 def log_mel(spectrum, filters, floor):
     n_fft = spectrum.shape[-1] // 2
     bins = n_fft // 2 + 1
-    power = spectrum[..., :bins] ** 2 + spectrum[..., n_fft:n_fft + bins] ** 2
+    power = spectrum[..., :bins] ** 2 + spectrum[..., n_fft : n_fft + bins] ** 2
     level = np.log10(np.maximum(power @ filters.T, 1e-10))
     if floor == "frame":
         level = np.maximum(level, level.max(axis=-1, keepdims=True) - 8)
@@ -211,9 +274,9 @@ def log_mel(spectrum, filters, floor):
 def welch_peaks(spectrum, k, segments):
     n_fft = spectrum.shape[1] // 2
     bins = n_fft // 2 + 1
-    power = spectrum[:, :bins] ** 2 + spectrum[:, n_fft:n_fft + bins] ** 2
+    power = spectrum[:, :bins] ** 2 + spectrum[:, n_fft : n_fft + bins] ** 2
     power = power.reshape(-1, segments, bins).sum(axis=1) / segments
-    power[:, 1:-1 if n_fft % 2 == 0 else None] *= 2
+    power[:, 1 : -1 if n_fft % 2 == 0 else None] *= 2
     order = np.argsort(-power, axis=1, kind="stable")[:, :k]
     return np.stack([order, np.take_along_axis(power, order, axis=1)], axis=-1).reshape(-1, 2 * k)
 
@@ -242,27 +305,60 @@ def recurrences():
 
     def layer(name, op, gates, directions=1, full=True, **attributes):
         x, h0 = pattern((steps, batch, inputs), 1), pattern((directions, batch, hidden), 5)
-        w, r = pattern((directions, gates * hidden, inputs), 2), pattern((directions, gates * hidden, hidden), 3)
+        w, r = pattern((directions, gates * hidden, inputs), 2), pattern(
+            (directions, gates * hidden, hidden), 3
+        )
         b = pattern((directions, 2 * gates * hidden), 4)
         operands = [x, w, r, b, lengths, h0] if full else [x, w, r]
         if full and op == "LSTM":
-            operands += [pattern((directions, batch, hidden), 6), pattern((directions, 3 * hidden), 7)]
-        onnx_answer(name, op, operands, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, **attributes)
+            operands += [
+                pattern((directions, batch, hidden), 6),
+                pattern((directions, 3 * hidden), 7),
+            ]
+        onnx_answer(
+            name, op, operands, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, **attributes
+        )
 
     layer("lstm", "LSTM", 4, full=False)
     layer("lstm_both", "LSTM", 4, directions=2, direction="bidirectional")
     layer("lstm_clipped", "LSTM", 4, direction="reverse", clip=0.5, input_forget=1)
-    layer("lstm_named", "LSTM", 4, full=False, activations=["HardSigmoid", "Affine", "LeakyRelu"],
-          activation_alpha=[0.3, 0.8, 0.05], activation_beta=[0.4, 0.1])
+    layer(
+        "lstm_named",
+        "LSTM",
+        4,
+        full=False,
+        activations=["HardSigmoid", "Affine", "LeakyRelu"],
+        activation_alpha=[0.3, 0.8, 0.05],
+        activation_beta=[0.4, 0.1],
+    )
     layer("gru", "GRU", 3, directions=2, direction="bidirectional")
     layer("gru_linear", "GRU", 3, direction="reverse", linear_before_reset=1, clip=0.75)
-    layer("rnn", "RNN", 1, directions=2, direction="bidirectional", activations=["Relu", "Softsign"], clip=0.75)
+    layer(
+        "rnn",
+        "RNN",
+        1,
+        directions=2,
+        direction="bidirectional",
+        activations=["Relu", "Softsign"],
+        clip=0.75,
+    )
 
 
-for family in (contractions, convolutions, pools, norms, attentions, quantizations, resizes, signals, recurrences):
+for family in (
+    contractions,
+    convolutions,
+    pools,
+    norms,
+    attentions,
+    quantizations,
+    resizes,
+    signals,
+    recurrences,
+):
     family()
 
-HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands. Made by numpy_answers.py.
+HEADER = """// What NumPy, ONNX Runtime and ONNX's reference evaluator give for patterned operands.
+// Made by numpy_answers.py.
 // clang-format off
 #pragma once
 

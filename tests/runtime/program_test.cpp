@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 
 std::vector<float> ramp(std::size_t count) {
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int>(i % 13) - 6) * 0.25f;
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = static_cast<float>(static_cast<int>(i % 13) - 6) * 0.25f;
   return values;
 }
 
@@ -98,16 +99,24 @@ TEST(Program, only_the_asked_outputs_are_computed) {
 TEST(Program, wrong_calls_are_sentences) {
   CompiledGraph program = compiled(two_outputs(), {.dims = {{"rows", 3}}});
   EXPECT_THAT(program.run({}).error().message, HasSubstr("The input (x) is missing"));
-  EXPECT_THAT(program.run({{"q", ramp(15)}}).error().message, HasSubstr("There is no input (q); the inputs are: x"));
-  EXPECT_THAT(program.run({{"x", ramp(14)}}).error().message, HasSubstr("has 15 elements and was given (14)"));
-  EXPECT_THAT(program.run({{"x", Tensor(f64, {3, 5})}}).error().message, HasSubstr("is f32 and was given f64"));
-  EXPECT_THAT(program.run({{"x", Tensor(f32, {5, 3})}}).error().message, HasSubstr("has the dims [3,5] and was given [5,3]"));
-  EXPECT_THAT(program.set_param("w", ramp(3)).error().message, HasSubstr("There is no param (w); the params are: none"));
+  EXPECT_THAT(program.run({{"q", ramp(15)}}).error().message,
+              HasSubstr("There is no input (q); the inputs are: x"));
+  EXPECT_THAT(program.run({{"x", ramp(14)}}).error().message,
+              HasSubstr("has 15 elements and was given (14)"));
+  EXPECT_THAT(program.run({{"x", Tensor(f64, {3, 5})}}).error().message,
+              HasSubstr("is f32 and was given f64"));
+  EXPECT_THAT(program.run({{"x", Tensor(f32, {5, 3})}}).error().message,
+              HasSubstr("has the dims [3,5] and was given [5,3]"));
+  EXPECT_THAT(program.set_param("w", ramp(3)).error().message,
+              HasSubstr("There is no param (w); the params are: none"));
   EXPECT_THAT(program.read_output_row(0, 3, 5).error().message, HasSubstr("lies outside"));
-  EXPECT_THAT(program.read_output_row(2, 0, 5).error().message, HasSubstr("There is no output (2)"));
+  EXPECT_THAT(program.read_output_row(2, 0, 5).error().message,
+              HasSubstr("There is no output (2)"));
   Session session(Device::cpu);
-  EXPECT_THAT(session.compile(two_outputs(), {.dims = {{"row", 3}}}).error().message, HasSubstr("no symbol (row); it has: rows"));
-  EXPECT_THAT(session.compile(two_outputs(), {.outputs = {"q"}}).error().message, HasSubstr("no output (q); it has: y, z"));
+  EXPECT_THAT(session.compile(two_outputs(), {.dims = {{"row", 3}}}).error().message,
+              HasSubstr("no symbol (row); it has: rows"));
+  EXPECT_THAT(session.compile(two_outputs(), {.outputs = {"q"}}).error().message,
+              HasSubstr("no output (q); it has: y, z"));
   EXPECT_EQ(Session(Device::tpu).compile(two_outputs()).error().kind, ErrorKind::not_available);
 }
 
@@ -115,8 +124,10 @@ TEST(Program, a_param_without_a_value_is_named) {
   Graph graph;
   graph.output("y", matmul(graph.input("x", f32, {2, 2}), graph.param("weight", f32, {2, 2})));
   CompiledGraph program = compiled(graph);
-  EXPECT_THAT(program.run({{"x", ramp(4)}}).error().message, HasSubstr("The param (weight) has no value"));
-  EXPECT_THAT(program.set_param("weight", ramp(3)).error().message, HasSubstr("f32[2,2] and was given (3) elements"));
+  EXPECT_THAT(program.run({{"x", ramp(4)}}).error().message,
+              HasSubstr("The param (weight) has no value"));
+  EXPECT_THAT(program.set_param("weight", ramp(3)).error().message,
+              HasSubstr("f32[2,2] and was given (3) elements"));
 }
 
 TEST(Program, clones_share_weights_until_one_detaches) {
@@ -170,7 +181,8 @@ TEST(Program, data_decides_shapes) {
   const Value positions = graph.add_one(op::NonZero{}, {x});  // i64[1, count]
   graph.output("picked", gather(x, reshape(positions, {-1})) * graph.constant(f32, 10));
   CompiledGraph program = compiled(graph);
-  EXPECT_EQ(program.run({{"x", Tensor::of<float>({6}, {0, 1, 0, 2, 3, 0})}}).value()[0].dims(), (Dims{3}));
+  EXPECT_EQ(program.run({{"x", Tensor::of<float>({6}, {0, 1, 0, 2, 3, 0})}}).value()[0].dims(),
+            (Dims{3}));
   const Outputs outputs = program.run({{"x", Tensor::of<float>({6}, {5, 0, 0, 0, 0, 7})}}).value();
   EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(50, 70));
 }

@@ -22,13 +22,15 @@ std::string processor_name() {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::shared_ptr<Shared> shared, int threads) : shared_(std::move(shared)), threads_(threads) {}
+  CpuBackend(std::shared_ptr<Shared> shared, int threads)
+      : shared_(std::move(shared)), threads_(threads) {}
 
   Device device() const override { return Device::cpu; }
   DeviceInfo info() const override { return cpu::info(); }
 
   Claim claim(const Graph&, const Node& node) const override {
-    // What has a scalar meaning is generated as it is; what has no body is a primitive or evaluated.
+    // What has a scalar meaning is generated as it is; what has no body is a primitive or
+    // evaluated.
     if (node.op.info().scalar) return {true, "elementwise"};
     if (!node.op.info().body) return {true, "a primitive"};
     return {false, "its body fuses"};
@@ -38,21 +40,28 @@ class CpuBackend final : public Backend {
     auto program = std::make_shared<Program>();
     program->shared = shared_;
     program->graph = request.graph;
-    const int threads = request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
-    RLX_ASSIGN(program->plan, plan::build_plan(*request.graph, {.target = shared_->library->target(), .threads = threads, .fusion = {request.fusion}}));
+    const int threads =
+        request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
+    RLX_ASSIGN(program->plan,
+               plan::build_plan(*request.graph, {.target = shared_->library->target(),
+                                                 .threads = threads,
+                                                 .fusion = {request.fusion}}));
     const codegen::CodeStatistics before = shared_->library->statistics();
     RLX_ASSIGN(program->kernels, shared_->library->load(program->plan.kernels));
     const codegen::CodeStatistics after = shared_->library->statistics();
-    for (const codegen::LoadedKernel& kernel : program->kernels) program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
+    for (const codegen::LoadedKernel& kernel : program->kernels)
+      program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
     program->scratch_bytes = (program->scratch_bytes + 127) / 64 * 64;
-    for (const plan::Step& step : program->plan.steps) program->threads = std::max(program->threads, static_cast<int>(step.threads));
+    for (const plan::Step& step : program->plan.steps)
+      program->threads = std::max(program->threads, static_cast<int>(step.threads));
     if (request.report) {
       request.report->kernels = static_cast<int>(program->plan.steps.size());
       request.report->generated_kernels = static_cast<int>(after.generated - before.generated);
       request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
       request.report->threads = program->threads;
     }
-    RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights));
+    RLX_ASSIGN(auto weights,
+               plan::Weights::prepare(request.graph, program->plan, shared_->weights));
     return CpuExecutable::make(std::move(program), std::move(weights));
   }
 
@@ -74,9 +83,11 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
 DeviceInfo info() {
   constexpr std::string_view names[] = {"portable", "avx2", "avx512"};
   const auto target = codegen::host_target();
-  const std::string isa = target.ok() ? std::string(names[static_cast<int>(target->isa)]) : "unknown ISA";
+  const std::string isa =
+      target.ok() ? std::string(names[static_cast<int>(target->isa)]) : "unknown ISA";
   return {.device = Device::cpu,
-          .display_name = fmt::format("CPU {} ({} threads, {})", processor_name(), default_thread_count(), isa),
+          .display_name =
+              fmt::format("CPU {} ({} threads, {})", processor_name(), default_thread_count(), isa),
           .available = target.ok(),
           .reason = target.ok() ? "" : target.error().message};
 }

@@ -10,7 +10,8 @@
 
 namespace rlx::cpu {
 
-Result<std::unique_ptr<Executable>> CpuExecutable::make(std::shared_ptr<const Program> program, std::shared_ptr<const plan::Weights> weights) {
+Result<std::unique_ptr<Executable>> CpuExecutable::make(
+    std::shared_ptr<const Program> program, std::shared_ptr<const plan::Weights> weights) {
   auto executable = std::make_unique<CpuExecutable>();
   executable->program_ = std::move(program);
   executable->weights_ = std::move(weights);
@@ -20,7 +21,8 @@ Result<std::unique_ptr<Executable>> CpuExecutable::make(std::shared_ptr<const Pr
   executable->memory_ = {memory.shared_data(), memory.mutable_data()};
   executable->arena_ = executable->memory_.get();
   executable->scratch_ = executable->arena_ + arena_bytes;
-  for (const op::State& state : p.plan.states) executable->states_.emplace_back(state.dtype, state.dims);
+  for (const op::State& state : p.plan.states)
+    executable->states_.emplace_back(state.dtype, state.dims);
   executable->bind();
   return std::unique_ptr<Executable>(std::move(executable));
 }
@@ -29,8 +31,10 @@ void* CpuExecutable::address(std::int32_t index) const {
   const plan::BufferPlan& buffer = plan().buffers[static_cast<std::size_t>(index)];
   switch (buffer.storage) {
     case plan::Storage::arena: return arena_ + buffer.offset;
-    case plan::Storage::weight: return const_cast<std::byte*>(weights_->data(static_cast<std::size_t>(buffer.index)));
-    case plan::Storage::state: return const_cast<std::byte*>(states_[static_cast<std::size_t>(buffer.index)].data());
+    case plan::Storage::weight:
+      return const_cast<std::byte*>(weights_->data(static_cast<std::size_t>(buffer.index)));
+    case plan::Storage::state:
+      return const_cast<std::byte*>(states_[static_cast<std::size_t>(buffer.index)].data());
     case plan::Storage::input: return nullptr;  // set by each run
   }
   return nullptr;
@@ -40,7 +44,9 @@ void CpuExecutable::bind() {
   steps_.clear(), pointers_.clear(), slots_.clear(), calls_.clear();
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
   for (const plan::Step& step : plan().steps) {
-    BoundStep bound{.threads = step.threads, .barrier_before = step.barrier_before, .pointers = static_cast<std::uint32_t>(pointers_.size())};
+    BoundStep bound{.threads = step.threads,
+                    .barrier_before = step.barrier_before,
+                    .pointers = static_cast<std::uint32_t>(pointers_.size())};
     if (step.kind == plan::Step::Kind::host) {
       bound.host_call = step.index;
     } else {
@@ -49,18 +55,21 @@ void CpuExecutable::bind() {
       bound.work_items = kernel.work_items;
       for (const std::int32_t buffer : step.buffers) {
         const plan::BufferPlan& plan_buffer = plan().buffers[static_cast<std::size_t>(buffer)];
-        if (plan_buffer.storage == plan::Storage::input) slots_.push_back({static_cast<std::uint32_t>(pointers_.size()), plan_buffer.index});
+        if (plan_buffer.storage == plan::Storage::input)
+          slots_.push_back({static_cast<std::uint32_t>(pointers_.size()), plan_buffer.index});
         pointers_.push_back(address(buffer));
       }
     }
     for (const plan::Condition& condition : step.conditions) {
       const plan::BufferPlan& buffer = plan().buffers[static_cast<std::size_t>(condition.buffer)];
-      bound.conditions.push_back({static_cast<const std::byte*>(address(condition.buffer)), condition.holds_if});
+      bound.conditions.push_back(
+          {static_cast<const std::byte*>(address(condition.buffer)), condition.holds_if});
       bound.condition_inputs.push_back(buffer.storage == plan::Storage::input ? buffer.index : -1);
     }
     steps_.push_back(std::move(bound));
   }
-  error_flag_ = plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
+  error_flag_ =
+      plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
 }
 
 void CpuExecutable::bind_call(const plan::HostCall& call) {
@@ -72,12 +81,14 @@ void CpuExecutable::bind_call(const plan::HostCall& call) {
       continue;
     }
     const plan::BufferPlan& buffer = plan().buffers[static_cast<std::size_t>(call.inputs[i])];
-    bound.inputs.emplace_back(buffer.dtype, call.input_dims[i], static_cast<const std::byte*>(address(call.inputs[i])));
+    bound.inputs.emplace_back(buffer.dtype, call.input_dims[i],
+                              static_cast<const std::byte*>(address(call.inputs[i])));
     bound.input_slots.push_back(buffer.storage == plan::Storage::input ? buffer.index : -1);
   }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const DType dtype = plan().buffers[static_cast<std::size_t>(call.outputs[i])].dtype;
-    bound.outputs.push_back({dtype, call.output_dims[i], static_cast<std::byte*>(address(call.outputs[i]))});
+    bound.outputs.push_back(
+        {dtype, call.output_dims[i], static_cast<std::byte*>(address(call.outputs[i]))});
   }
   calls_.push_back(std::move(bound));
 }
@@ -85,7 +96,9 @@ void CpuExecutable::bind_call(const plan::HostCall& call) {
 bool CpuExecutable::holds(const BoundStep& step, std::span<const void* const> inputs) const {
   for (std::size_t i = 0; i < step.conditions.size(); ++i) {
     const std::int32_t slot = step.condition_inputs[i];
-    const auto* value = slot >= 0 ? static_cast<const std::byte*>(inputs[static_cast<std::size_t>(slot)]) : step.conditions[i].first;
+    const auto* value = slot >= 0
+                            ? static_cast<const std::byte*>(inputs[static_cast<std::size_t>(slot)])
+                            : step.conditions[i].first;
     if ((*value != std::byte{0}) != step.conditions[i].second) return false;
   }
   return true;
@@ -111,18 +124,22 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, int workers) {
   }
   const int sharing = std::min<int>(step.threads, workers);
   if (worker >= sharing) return;
-  const std::int64_t begin = step.work_items * worker / sharing, end = step.work_items * (worker + 1) / sharing;
+  const std::int64_t begin = step.work_items * worker / sharing,
+                     end = step.work_items * (worker + 1) / sharing;
   if (begin == end) return;
-  step.function(pointers_.data() + step.pointers, begin, end, scratch_ + program_->scratch_bytes * worker);
+  step.function(pointers_.data() + step.pointers, begin, end,
+                scratch_ + program_->scratch_bytes * worker);
 }
 
 void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
   inputs_ = inputs;
-  for (const InputSlot& slot : slots_) pointers_[slot.pointer] = const_cast<void*>(inputs[static_cast<std::size_t>(slot.input)]);
+  for (const InputSlot& slot : slots_)
+    pointers_[slot.pointer] = const_cast<void*>(inputs[static_cast<std::size_t>(slot.input)]);
   for (BoundCall& call : calls_) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       if (call.input_slots[i] < 0) continue;
-      call.inputs[i].data = static_cast<const std::byte*>(inputs[static_cast<std::size_t>(call.input_slots[i])]);
+      call.inputs[i].data =
+          static_cast<const std::byte*>(inputs[static_cast<std::size_t>(call.input_slots[i])]);
     }
   }
   if (error_flag_) *error_flag_ = 0;
@@ -136,7 +153,8 @@ Status CpuExecutable::check_ready() const {
 
 Status CpuExecutable::outcome() const {
   if (!host_status_.ok()) return host_status_;
-  if (error_flag_ && *error_flag_ != 0) return bad_input("An index of a gather lies outside its axis.");
+  if (error_flag_ && *error_flag_ != 0)
+    return bad_input("An index of a gather lies outside its axis.");
   return {};
 }
 
@@ -158,7 +176,8 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
   return outcome();
 }
 
-Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs, int runs) {
+Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs,
+                                                      int runs) {
   RLX_TRY(check_ready());
   std::vector<std::vector<double>> samples(steps_.size());
   for (int run = 0; run < runs; ++run) {
@@ -169,14 +188,18 @@ Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* cons
         const auto start = std::chrono::steady_clock::now();
         if (holds(steps_[i], inputs)) run_step(steps_[i], worker, team.size());
         team.barrier();
-        if (worker == 0) samples[i].push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+        if (worker == 0)
+          samples[i].push_back(
+              std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+                  .count());
       }
     });
     RLX_TRY(outcome());
   }
   std::vector<double> medians;
   for (std::vector<double>& list : samples) {
-    std::nth_element(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2), list.end());
+    std::nth_element(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2),
+                     list.end());
     medians.push_back(list[list.size() / 2]);
   }
   return medians;
@@ -195,6 +218,8 @@ Status CpuExecutable::set_param(std::string_view name, const Tensor& value) {
   return {};
 }
 
-Result<std::unique_ptr<Executable>> CpuExecutable::clone() const { return make(program_, weights_); }
+Result<std::unique_ptr<Executable>> CpuExecutable::clone() const {
+  return make(program_, weights_);
+}
 
 }  // namespace rlx::cpu

@@ -30,7 +30,8 @@ struct Program {
 
 class CpuExecutable final : public Executable {
  public:
-  static Result<std::unique_ptr<Executable>> make(std::shared_ptr<const Program> program, std::shared_ptr<const plan::Weights> weights);
+  static Result<std::unique_ptr<Executable>> make(std::shared_ptr<const Program> program,
+                                                  std::shared_ptr<const plan::Weights> weights);
 
   const plan::Plan& plan() const override { return program_->plan; }
   Status run(std::span<const void* const> inputs) override;
@@ -40,7 +41,9 @@ class CpuExecutable final : public Executable {
   Result<std::unique_ptr<Executable>> clone() const override;
   Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) override;
   std::int64_t weights_bytes() const override { return weights_->bytes_total(); }
-  std::int64_t scratch_bytes() const override { return program_->scratch_bytes * program_->threads; }
+  std::int64_t scratch_bytes() const override {
+    return program_->scratch_bytes * program_->threads;
+  }
 
  private:
   /// A step with everything resolved to addresses.
