@@ -121,7 +121,7 @@ Status load_graph(const ModelFile& file, const DimOptions& dims, PreparedModel& 
   bool any_assumed = false;
   Status first = load_with(file, dims, {}, model, values, any_assumed);
   if (first.ok() || !any_assumed || first.error().kind != ErrorKind::bad_input) return first;
-  for (const std::int64_t size : {64, 512, 2048}) {
+  for (const std::int64_t size : {64, 256, 512, 2048}) {
     for (const bool last_axis_alone : {false, true}) {
       values = given;
       if (load_with(file, dims, {size, last_axis_alone}, model, values, any_assumed).ok())
