@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -191,12 +190,8 @@ class CompiledGraph {
   std::unique_ptr<Impl> impl_;
 };
 
-using LogCallback = std::function<void(std::string_view)>;
-
 struct SessionOptions {
   int threads = 0;  ///< 0: one for each core that the process may use
-  LogCallback log;  ///< diagnostics; none by default
-  bool use_code_cache = true;
 };
 
 /// Compiles graphs for one device. Thread-safe.

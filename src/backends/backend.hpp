@@ -57,7 +57,6 @@ class Backend {
 /// What a session shares among the programs of one device.
 struct BackendOptions {
   int threads = 0;
-  bool use_code_cache = true;
 };
 
 /// The backends that are built in, each made on demand.

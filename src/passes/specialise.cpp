@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "passes/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -62,8 +63,9 @@ Dim bind_dim(const Dim& dim, const std::map<std::string, std::int64_t>& dims) {
 }
 
 /// Binds every Shape field of an op's attributes.
-class BindShapes : public MutableFieldVisitor {
+class BindShapes : public PartialVisitor {
  public:
+  using PartialVisitor::visit;
   explicit BindShapes(const std::map<std::string, std::int64_t>& dims) : dims_(dims) {}
   bool changed = false;
   void visit(std::string_view, Shape& shape) override {
@@ -73,20 +75,6 @@ class BindShapes : public MutableFieldVisitor {
       dim = bound;
     }
   }
-  void visit(std::string_view, bool&) override {}
-  void visit(std::string_view, std::int64_t&) override {}
-  void visit(std::string_view, std::uint64_t&) override {}
-  void visit(std::string_view, double&) override {}
-  void visit(std::string_view, std::string&) override {}
-  void visit(std::string_view, DType&) override {}
-  void visit(std::string_view, std::vector<std::int64_t>&) override {}
-  void visit(std::string_view, std::vector<double>&) override {}
-  void visit(std::string_view, std::vector<std::string>&) override {}
-  void visit(std::string_view, Tensor&) override {}
-  void visit(std::string_view, std::optional<std::int64_t>&) override {}
-  void visit(std::string_view, std::optional<double>&) override {}
-  void visit(std::string_view, GraphPointer&) override {}
-  void visit(std::string_view, EnumField) override {}
 
  private:
   const std::map<std::string, std::int64_t>& dims_;

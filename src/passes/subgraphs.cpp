@@ -1,6 +1,7 @@
 // Graphs inside graphs: branches and loop bodies.
 #include <algorithm>
 
+#include "passes/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -8,8 +9,9 @@ namespace rlx::passes {
 namespace {
 
 /// Replaces every graph among an op's fields.
-class MapGraphs : public MutableFieldVisitor {
+class MapGraphs : public PartialVisitor {
  public:
+  using PartialVisitor::visit;
   explicit MapGraphs(const std::function<Result<Graph>(const Graph&)>& map) : map_(map) {}
   Status status;
   bool found = false;
@@ -23,20 +25,6 @@ class MapGraphs : public MutableFieldVisitor {
       graph = std::make_shared<const Graph>(*std::move(mapped));
     }
   }
-  void visit(std::string_view, Shape&) override {}
-  void visit(std::string_view, bool&) override {}
-  void visit(std::string_view, std::int64_t&) override {}
-  void visit(std::string_view, std::uint64_t&) override {}
-  void visit(std::string_view, double&) override {}
-  void visit(std::string_view, std::string&) override {}
-  void visit(std::string_view, DType&) override {}
-  void visit(std::string_view, std::vector<std::int64_t>&) override {}
-  void visit(std::string_view, std::vector<double>&) override {}
-  void visit(std::string_view, std::vector<std::string>&) override {}
-  void visit(std::string_view, Tensor&) override {}
-  void visit(std::string_view, std::optional<std::int64_t>&) override {}
-  void visit(std::string_view, std::optional<double>&) override {}
-  void visit(std::string_view, EnumField) override {}
 
  private:
   const std::function<Result<Graph>(const Graph&)>& map_;

@@ -29,7 +29,7 @@ Result<Backend*> Session::Impl::open() {
   }
   for (const BackendEntry& entry : backends()) {
     if (wanted != Device::automatic && entry.device != wanted) continue;
-    RLX_ASSIGN(backend, entry.open({options.threads, options.use_code_cache}));
+    RLX_ASSIGN(backend, entry.open({options.threads}));
     chosen = entry.device;
     return backend.get();
   }
