@@ -1,0 +1,279 @@
+// Plan steps of matmuls, convolutions and recurrent layers: A, B and the epilogue behind them.
+#include <algorithm>
+#include <set>
+
+#include "plan/plan_builder.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+
+Status PlanBuilder::add_contraction(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  KernelBuffers buffers(plan_.buffers);
+  loop::Contraction contraction;
+  Domain domain;
+  if (const auto* conv = root.op.as<op::Conv>()) {
+    describe_conv(root, *conv, region, contraction, domain, buffers);
+  } else {
+    describe_dot(root, *root.op.as<op::DotGeneral>(), region, contraction, domain, buffers);
+  }
+  const DType dtype = root.results[0].dtype;
+  contraction.accumulator = dtype == f64 ? f64 : f32;
+  add_epilogue(region, domain, contraction, buffers);
+  double flops =
+      2 * points_of(contraction.k_extents) * static_cast<double>(element_count(region.dims));
+  loop::Kernel kernel{{}, std::move(contraction)};
+  kernel.buffers = buffers.declared;
+  add_kernel(std::move(kernel), buffers.plan_buffers, root.op.is<op::Conv>() ? "conv" : "matmul",
+             flops, 0, 0);
+  return {};
+}
+
+void PlanBuilder::set_domain(const loop::Contraction& c, Domain& domain) {
+  domain.extents = c.batch_extents;
+  domain.extents.insert(domain.extents.end(), c.m_extents.begin(), c.m_extents.end());
+  domain.extents.push_back(c.n);
+  domain.parallel_dims = static_cast<std::int32_t>(domain.extents.size()) - 1;
+}
+
+void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
+                               loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
+  const Located a = locate(root.inputs[0]);
+  const View b = placement_.of(root.inputs[1]);
+  const auto in = [](const Axes& axes, std::size_t axis) {
+    return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
+  };
+  c.a_buffer = buffers.number(a.buffer, false);
+  c.a_offset = a.view.offset;
+  for (std::size_t i = 0; i < dot.a_batch.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(dot.a_batch[i]);
+    c.batch_extents.push_back(a.view.dims[axis]);
+    c.a_batch_strides.push_back(a.view.strides[axis]);
+    c.b_batch_strides.push_back(b.strides[static_cast<std::size_t>(dot.b_batch[i])]);
+  }
+  for (std::size_t axis = 0; axis < a.view.dims.size(); ++axis) {
+    if (in(dot.a_batch, axis) || in(dot.a_contract, axis)) continue;
+    c.m_extents.push_back(a.view.dims[axis]);
+    c.a_m_strides.push_back(a.view.strides[axis]);
+  }
+  if (c.m_extents.empty()) c.m_extents = {1}, c.a_m_strides = {0};
+  for (std::size_t i = 0; i < dot.a_contract.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(dot.a_contract[i]);
+    c.k_extents.push_back(a.view.dims[axis]);
+    c.a_k_strides.push_back(a.view.strides[axis]);
+    c.b_k_strides.push_back(b.strides[static_cast<std::size_t>(dot.b_contract[i])]);
+  }
+  if (c.k_extents.empty()) c.k_extents = {1}, c.a_k_strides = {0}, c.b_k_strides = {0};
+  for (std::size_t axis = 0; axis < b.dims.size(); ++axis) {
+    if (in(dot.b_batch, axis) || in(dot.b_contract, axis)) continue;
+    c.n = b.dims[axis];
+    c.b_n_stride = b.strides[axis];
+  }
+  set_b(root.inputs[1], b, c, buffers);
+  set_domain(c, domain);
+  const bool scalar_row = region.dims.size() + 1 == domain.extents.size();  // no free axis of a
+  const std::size_t batches = c.batch_extents.size();
+  domain.map = [scalar_row, batches](const std::vector<std::int64_t>& strides) {
+    std::vector<std::int64_t> mapped = strides;
+    if (scalar_row) mapped.insert(mapped.begin() + static_cast<std::ptrdiff_t>(batches), 0);
+    return mapped;
+  };
+}
+
+void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
+                        KernelBuffers& buffers) {
+  if (!regions_.weight_only[static_cast<std::size_t>(value.node)]) {
+    c.b_buffer = buffers.number(buffer_of(b.base), false);
+    c.b_offset = b.offset;
+    return;
+  }
+  const DType dtype = graph_.type(value).dtype;
+  WeightPlan weight{.view = b, .dtype = dtype, .packed = true};
+  weight.layout =
+      codegen::choose_packed_layout(c.n, element_count(c.k_extents), dtype, options_.target);
+  for (std::size_t i = 0; i < c.batch_extents.size(); ++i) {
+    weight.batch_extents.push_back(c.b_batch_strides[i] == 0 ? 1 : c.batch_extents[i]);
+    weight.batch_strides.push_back(c.b_batch_strides[i]);
+  }
+  weight.k_extents = c.k_extents;
+  weight.k_strides = c.b_k_strides;
+  weight.n = c.n;
+  weight.n_stride = c.b_n_stride;
+  const std::int64_t matrices = element_count(weight.batch_extents);
+  weight.bytes = static_cast<std::int64_t>(codegen::packed_bytes(weight.layout, matrices));
+  c.b_packed = true;
+  c.panel_width = static_cast<std::int32_t>(weight.layout.panel_width);
+  std::int64_t matrix_stride = 1;
+  for (std::size_t i = c.batch_extents.size(); i-- > 0;) {
+    const bool shared = c.b_batch_strides[i] == 0;
+    c.b_batch_strides[i] = shared ? 0 : matrix_stride;
+    matrix_stride *= weight.batch_extents[i];
+  }
+  c.b_k_strides.clear();
+  c.b_n_stride = 1;
+  c.b_offset = 0;
+  const Type type{dtype, {weight.layout.elements() * matrices}};
+  c.b_buffer = buffers.number(add_weight(std::move(weight), type), false);
+}
+
+void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Region& region,
+                                loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
+  const Located x = locate(root.inputs[0]);
+  const View w = placement_.of(root.inputs[1]);
+  const std::size_t spatial = region.dims.size() - 2;
+  const Axes strides = filled(conv.strides, spatial, 1), pads = filled(conv.pad_low, spatial, 0),
+             dilations = filled(conv.dilations, spatial, 1);
+  const std::int64_t channels = w.dims[spatial], columns = w.dims[spatial + 1] / conv.groups;
+  c.a_buffer = buffers.number(x.buffer, false);
+  c.a_offset = x.view.offset;
+  if (conv.groups > 1) {
+    c.batch_extents = {conv.groups};
+    c.a_batch_strides = {x.view.strides.back() * channels};
+    c.b_batch_strides = {w.strides.back() * columns};
+  }
+  const std::size_t batches = c.batch_extents.size();
+  c.m_extents.assign(region.dims.begin(), region.dims.end() - 1);
+  c.a_m_strides = {x.view.strides[0]};
+  for (std::size_t i = 0; i < spatial; ++i) {
+    c.a_m_strides.push_back(x.view.strides[i + 1] * strides[i]);
+    c.k_extents.push_back(w.dims[i]);
+    c.a_k_strides.push_back(x.view.strides[i + 1] * dilations[i]);
+    c.b_k_strides.push_back(w.strides[i]);
+    c.a_offset -= pads[i] * x.view.strides[i + 1];
+  }
+  c.k_extents.push_back(channels);
+  c.a_k_strides.push_back(x.view.strides.back());
+  c.b_k_strides.push_back(w.strides[spatial]);
+  c.n = columns;
+  c.b_n_stride = w.strides.back();
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::int64_t last =
+        (region.dims[i + 1] - 1) * strides[i] + (w.dims[i] - 1) * dilations[i] - pads[i];
+    if (pads[i] == 0 && last < x.view.dims[i + 1]) continue;
+    loop::Guard guard{
+        -pads[i], x.view.dims[i + 1],
+        std::vector<std::int64_t>(batches + c.m_extents.size() + c.k_extents.size(), 0)};
+    guard.coefficients[batches + 1 + i] = strides[i];
+    guard.coefficients[batches + c.m_extents.size() + i] = dilations[i];
+    c.a_guards.push_back(std::move(guard));
+  }
+  set_b(root.inputs[1], w, c, buffers);
+  set_domain(c, domain);
+  const bool grouped = conv.groups > 1;
+  domain.map = [grouped, columns](const std::vector<std::int64_t>& axes) {
+    std::vector<std::int64_t> mapped = axes;
+    if (grouped) mapped.insert(mapped.begin(), axes.back() * columns);
+    return mapped;
+  };
+}
+
+void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop::Contraction& c,
+                               KernelBuffers& buffers) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const Locate locate_value = [this](ValueId id) { return locate(id); };
+  ExpressionBuilder tile(graph_, region.dims, domain.map, locate_value, buffers, c.nodes,
+                         c.accesses);
+  const ScalarValue sum = tile.builder().add({.op = ScalarOp::accumulator, .dtype = c.accumulator});
+  tile.set({region.root, 0}, tile.builder().cast(sum, root.results[0].dtype));
+  std::set<ValueId> in_rows;
+  std::vector<std::int32_t> row_nodes;
+  for (const std::int32_t index : region.nodes) {
+    if (index == region.root) continue;
+    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+    const bool reduces = node.op.is<op::Reduce>() || node.op.is<op::ArgReduce>();
+    const bool follows = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId id) { return in_rows.contains(id); });
+    if (reduces || follows) {
+      in_rows.insert({index, 0});
+      row_nodes.push_back(index);
+    } else {
+      tile.add(index);
+    }
+  }
+  std::set<ValueId> read_by_rows;
+  for (const std::int32_t index : row_nodes) {
+    for (const ValueId id : graph_.nodes()[static_cast<std::size_t>(index)].inputs) {
+      if (id.node >= 0 && tile.has(id) && !in_rows.contains(id)) read_by_rows.insert(id);
+    }
+  }
+  for (const std::int32_t index : region.nodes) {
+    const ValueId id{index, 0};
+    if (!in_rows.contains(id) && (is_stored(index) || read_by_rows.contains(id)))
+      c.stores.push_back(tile.store(id));
+  }
+  bool uses_indices = tile.uses_indices();
+  if (!row_nodes.empty()) {
+    loop::Nest& rows = c.row_epilogue;
+    rows.extents = domain.extents;
+    rows.parallel_dims = domain.parallel_dims;
+    ExpressionBuilder row(graph_, region.dims, domain.map, locate_value, buffers, rows.nodes,
+                          rows.accesses);
+    for (const std::int32_t index : row_nodes) row.add(index);
+    for (const std::int32_t index : row_nodes) {
+      if (is_stored(index)) rows.stores.push_back(row.store({index, 0}));
+    }
+    uses_indices = uses_indices || row.uses_indices();
+  }
+  if (uses_indices)
+    c.row_epilogue.error_buffer = c.error_buffer = buffers.number(error_buffer(), true);
+}
+
+void PlanBuilder::add_recurrence(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const RecurrentLayout layout = *recurrent_layout(graph_, root, regions_.weight_only);
+  const Locate locate_value = [this](ValueId id) { return locate(id); };
+  const Type projected{f32, {layout.directions, layout.steps, layout.batch, layout.columns()}};
+  const std::int32_t target =
+      add_buffer(projected, Storage::arena, -1, "gates_" + std::to_string(region.root));
+  add_projection(root, layout, target);
+
+  const View r = placement_.of(root.inputs[2]);
+  WeightPlan packed = packed_recurrence(layout, r, options_.target);
+  const auto width = static_cast<std::int32_t>(packed.layout.panel_width);
+  const Type packed_type{f32, {packed.bytes / static_cast<std::int64_t>(sizeof(float))}};
+  const std::int32_t weights = add_weight(std::move(packed), packed_type);
+  std::vector<std::int32_t> results;
+  for (std::size_t k = 0; k < root.results.size(); ++k)
+    results.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
+  KernelBuffers buffers(plan_.buffers);
+  loop::Recurrence walk =
+      describe_recurrence(layout, root, locate_value, target, weights, results, buffers);
+  walk.panel_width = width;
+  const double cells = points_of(projected.dims());
+  loop::Kernel kernel{buffers.declared, std::move(walk)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence",
+             2 * cells * static_cast<double>(layout.units), 0, 8 * cells);
+  // A direction of a batch row walks alone.
+  Step& step = plan_.steps.back();
+  step.threads = static_cast<std::int32_t>(
+      std::min<std::int64_t>(step.threads, layout.directions * layout.batch));
+}
+
+void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout,
+                                 std::int32_t target) {
+  const Located x = locate(root.inputs[0]);
+  const View w = placement_.of(root.inputs[1]);
+  KernelBuffers buffers(plan_.buffers);
+  loop::Contraction c;
+  c.batch_extents = {layout.directions};
+  c.a_buffer = buffers.number(x.buffer, false);
+  c.a_offset = x.view.offset;
+  c.a_batch_strides = {0};
+  c.m_extents = {layout.steps, layout.batch};
+  c.a_m_strides = {x.view.strides[0], x.view.strides[1]};
+  c.k_extents = {layout.inputs};
+  c.a_k_strides = {x.view.strides[2]};
+  c.n = layout.columns();
+  c.b_batch_strides = {w.strides[0]};
+  c.b_k_strides = {w.strides[2]};
+  c.b_n_stride = w.strides[1];
+  set_b(root.inputs[1], w, c, buffers);
+  add_projection_epilogue(
+      layout, root, [this](ValueId id) { return locate(id); }, target, c, buffers);
+  const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch,
+                                      layout.columns(), layout.inputs});
+  loop::Kernel kernel{buffers.declared, std::move(c)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0, 0);
+}
+
+}  // namespace rlx::plan

@@ -1,0 +1,119 @@
+// Plan steps of maps, reductions and windows (pools, depthwise convolutions).
+#include "plan/plan_builder.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+
+void PlanBuilder::finish_nest(loop::Nest nest, const Domain& domain, KernelBuffers& buffers,
+                              bool uses_indices, std::string name, double flops) {
+  nest.extents = domain.extents;
+  nest.parallel_dims = domain.parallel_dims;
+  if (uses_indices) nest.error_buffer = buffers.number(error_buffer(), true);
+  const double points = points_of(domain.extents);
+  const double work = points * static_cast<double>(nest.nodes.size()) / 2;
+  loop::Kernel kernel{buffers.declared, std::move(nest)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points, work);
+}
+
+Status PlanBuilder::add_nest(const Region& region) {
+  if (placement_.in_place(region.root, 0))
+    return {};  // a copy whose source was written in its order
+  const Domain domain = nest_domain(region, {});
+  KernelBuffers buffers(plan_.buffers);
+  loop::Nest nest;
+  ExpressionBuilder expression(
+      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
+      nest.nodes, nest.accesses);
+  for (const std::int32_t index : region.nodes) expression.add(index);
+  for (const std::int32_t index : region.nodes) {
+    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+    if (node.op.is<op::Update>()) {
+      const Located state = locate(node.inputs[0]);
+      nest.stores.push_back({{.buffer = buffers.number(state.buffer, true),
+                              .offset = state.view.offset,
+                              .strides = domain.map(broadcast_strides(state.view, region.dims))},
+                             expression.operand({index, 0}).id()});
+    } else if (is_view_op(node.op)) {
+      nest.stores.push_back(store_of_copy(index, region, domain, buffers, expression));
+    } else if (is_stored(index)) {
+      nest.stores.push_back(expression.store({index, 0}));
+    }
+  }
+  finish_nest(std::move(nest), domain, buffers, expression.uses_indices(),
+              region.reduced.empty() ? "map" : "rows", 0);
+  return {};
+}
+
+loop::Store PlanBuilder::store_of_copy(std::int32_t index, const Region& region,
+                                       const Domain& domain, KernelBuffers& buffers,
+                                       ExpressionBuilder& expression) {
+  const View target = placement_.of({index, 0});
+  const View linear = View::dense(target.base, region.dims);
+  return {{.buffer = buffers.number(buffer_of(target.base), true),
+           .offset = 0,
+           .strides = domain.map(linear.strides)},
+          expression.operand({index, 0}).id()};
+}
+
+Status PlanBuilder::add_window(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const std::size_t spatial = region.dims.size() - 2;
+  const auto* conv = root.op.as<op::Conv>();
+  const auto* pool = root.op.as<op::WindowReduce>();
+  Window window;
+  if (conv) {
+    const Dims w = graph_.type(root.inputs[1]).dims();
+    window = {{w.begin(), w.end() - 2},
+              filled(conv->strides, spatial, 1),
+              filled(conv->pad_low, spatial, 0),
+              filled(conv->dilations, spatial, 1)};
+  } else {
+    window = {pool->window, filled(pool->strides, spatial, 1), filled(pool->pad_low, spatial, 0),
+              filled(pool->dilations, spatial, 1)};
+  }
+  const Domain domain = nest_domain(region, window.extents);
+  KernelBuffers buffers(plan_.buffers);
+  loop::Nest nest;
+  ExpressionBuilder expression(
+      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
+      nest.nodes, nest.accesses);
+  const DType dtype = root.results[0].dtype;
+  const bool narrow = dtype == f16 || dtype == bf16;
+  const bool sums = conv || pool->kind == Reduction::sum || pool->kind == Reduction::prod;
+  const double fill = conv ? 0 : reduction_identity(pool->kind, dtype);
+  ScalarValue x = expression.load(
+      window_access(locate(root.inputs[0]), window, region, domain, buffers, fill), dtype);
+  if (narrow && sums) x = expression.builder().cast(x, f32);
+  if (conv) x = x * depthwise_weight(root, region, domain, buffers, expression, narrow);
+  ScalarValue sum =
+      expression.builder().reduce(conv ? ReduceKind::sum : reduce_kind_of(pool->kind), x);
+  if (narrow && sums) sum = expression.builder().cast(sum, dtype);
+  expression.set({region.root, 0}, sum);
+  for (const std::int32_t index : region.nodes) {
+    if (index != region.root) expression.add(index);
+  }
+  for (const std::int32_t index : region.nodes) {
+    if (is_stored(index)) nest.stores.push_back(expression.store({index, 0}));
+  }
+  const double points = points_of(domain.extents);
+  finish_nest(std::move(nest), domain, buffers, expression.uses_indices(),
+              conv ? "depthwise" : "pool", conv ? 2 * points : points);
+  return {};
+}
+
+ScalarValue PlanBuilder::depthwise_weight(const Node& root, const Region& region,
+                                          const Domain& domain, KernelBuffers& buffers,
+                                          ExpressionBuilder& expression, bool narrow) {
+  const Located w = locate(root.inputs[1]);
+  const std::size_t rank = region.dims.size();
+  loop::Access access{.buffer = buffers.number(w.buffer, false),
+                      .offset = w.view.offset,
+                      .strides = std::vector<std::int64_t>(domain.extents.size(), 0)};
+  access.strides[rank - 1] = w.view.strides.back();
+  for (std::size_t i = 0; i + 2 < w.view.dims.size(); ++i)
+    access.strides[rank + i] = w.view.strides[i];
+  const ScalarValue value = expression.load(std::move(access), graph_.type(root.inputs[1]).dtype);
+  return narrow ? expression.builder().cast(value, f32) : value;
+}
+
+}  // namespace rlx::plan

@@ -1,0 +1,104 @@
+// The builder behind build_plan: what its parts (build.cpp and the files beside it) share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/build.hpp"
+#include "plan/build_recurrence.hpp"
+#include "plan/domain.hpp"
+#include "plan/kernel_builder.hpp"
+#include "plan/placement.hpp"
+
+namespace rlx::plan {
+
+/// Turns regions into steps. One use: construct, run.
+class PlanBuilder {
+ public:
+  PlanBuilder(const FlatGraph& flat, const BuildOptions& options)
+      : flat_(flat),
+        graph_(flat.graph),
+        options_(options),
+        regions_(form_regions(flat, options.fusion)),
+        placement_(flat, regions_) {}
+
+  Result<Plan> run();
+
+ private:
+  // build.cpp: values, buffers, steps
+  void collect_users();
+  void add_leaf(std::int32_t index);
+  std::int32_t add_buffer(const Type& type, Storage storage, std::int32_t index, std::string name);
+  /// The buffer that holds the base of a view; made on first use.
+  std::int32_t buffer_of(ValueId base);
+  std::int32_t add_weight(WeightPlan weight, const Type& type);
+  Located locate(ValueId id);
+  std::int32_t error_buffer();
+  std::string region_text(const Region& region) const;
+  std::vector<Condition> conditions(const Region& region);
+  /// Threads that pay: a few microseconds of work each at least. The cost model decides here in a
+  /// later issue.
+  std::int32_t threads_for(double flops, double bytes) const;
+  /// A map touches no more elements of a buffer than it has points; 0 points: all of the buffer.
+  static double bytes_touched(const BufferPlan& buffer, double points);
+  /// `points`: of the domain of a nest, 0 for a contraction. `work`: scalar operations besides
+  /// `flops`.
+  void add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers, std::string name,
+                  double flops, double points, double work);
+  /// Values of the region that other steps read.
+  bool is_stored(std::int32_t index) const;
+
+  // build_nest.cpp: nests and windows
+  /// Finishes a nest whose expression is in `nest`.
+  void finish_nest(loop::Nest nest, const Domain& domain, KernelBuffers& buffers, bool uses_indices,
+                   std::string name, double flops);
+  Status add_nest(const Region& region);
+  /// A reshape that copies: the operand's points in row-major order are the result's.
+  loop::Store store_of_copy(std::int32_t index, const Region& region, const Domain& domain,
+                            KernelBuffers& buffers, ExpressionBuilder& expression);
+  Status add_window(const Region& region);
+  /// w [spatial..., 1, C] read at (c | k...).
+  ScalarValue depthwise_weight(const Node& root, const Region& region, const Domain& domain,
+                               KernelBuffers& buffers, ExpressionBuilder& expression, bool narrow);
+
+  // build_contraction.cpp: contractions, recurrent layers
+  Status add_contraction(const Region& region);
+  static void set_domain(const loop::Contraction& c, Domain& domain);
+  void describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
+                    loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
+  /// B packed once where it is a weight, else read where it lies.
+  void set_b(ValueId value, const View& b, loop::Contraction& c, KernelBuffers& buffers);
+  void describe_conv(const Node& root, const op::Conv& conv, const Region& region,
+                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
+  /// The nodes behind a contraction: maps on its tiles; from the first reduction on, a nest over
+  /// whole rows.
+  void add_epilogue(const Region& region, const Domain& domain, loop::Contraction& c,
+                    KernelBuffers& buffers);
+  /// x * W for all steps at once, then the walk over the steps.
+  void add_recurrence(const Region& region);
+  void add_projection(const Node& root, const RecurrentLayout& layout, std::int32_t target);
+
+  // build_copies.cpp: copies, host calls, outputs
+  /// Copies `from` (a view of some buffer) to a view of the same dims in the buffer `to`.
+  void add_copy(const Located& from, std::int32_t to, const View& target, const std::string& name);
+  void add_concat(const Region& region);
+  /// A buffer that holds the value densely from its first byte on.
+  std::int32_t dense_buffer(ValueId id);
+  Status add_host(const Region& region);
+  /// Every output has a dense buffer of its own in the arena.
+  void add_outputs();
+  void add_output_copy(ValueId value, const Located& located, std::int32_t target);
+
+  const FlatGraph& flat_;
+  const Graph& graph_;
+  const BuildOptions& options_;
+  const Regions regions_;
+  const Placement placement_;
+  Plan plan_;
+  const Region* current_ = nullptr;
+  std::map<ValueId, std::int32_t> buffer_of_, dense_of_;
+  std::vector<bool> read_outside_;
+};
+
+}  // namespace rlx::plan
