@@ -125,6 +125,8 @@ struct CompileReport {
 struct KernelProfile {
   std::string name;    ///< kernel kind and variant
   std::string region;  ///< the nodes inside
+  std::string shape;   ///< the extents it runs over: "m 56x56, n 64, k 3x3x64"
+  int threads = 1;
   double median_us = 0;
   double flops = 0;
   double bytes = 0;

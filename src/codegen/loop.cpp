@@ -127,4 +127,24 @@ std::string to_text(const Kernel& kernel) {
   return out.take();
 }
 
+std::string extents_text(const Kernel& kernel) {
+  const auto times = [](auto begin, auto end) {
+    return begin == end ? std::string("1") : fmt::format("{}", fmt::join(begin, end, "x"));
+  };
+  const auto all = [&](const Numbers& numbers) { return times(numbers.begin(), numbers.end()); };
+  if (const auto* nest = std::get_if<Nest>(&kernel.body)) {
+    const auto reduced = nest->extents.begin() + nest->parallel_dims;
+    const std::string text = times(nest->extents.begin(), reduced);
+    if (reduced == nest->extents.end()) return text;
+    return text + ", reduced " + times(reduced, nest->extents.end());
+  }
+  if (const auto* c = std::get_if<Contraction>(&kernel.body)) {
+    const std::string batch = c->batch_extents.empty() ? "" : all(c->batch_extents) + " of ";
+    return fmt::format("{}m {}, n {}, k {}", batch, all(c->m_extents), c->n, all(c->k_extents));
+  }
+  const auto& r = std::get<Recurrence>(kernel.body);
+  return fmt::format("{} steps of {}x{} rows, {} gates of {} units", r.steps, r.directions, r.batch,
+                     r.gates, r.units);
+}
+
 }  // namespace rlx::loop

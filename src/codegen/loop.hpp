@@ -156,6 +156,9 @@ struct Kernel {
 /// Byte-stable text of a kernel: printed in LIR, and the key of the code cache.
 std::string to_text(const Kernel& kernel);
 
+/// What a kernel runs over, for people: "m 56x56, n 64, k 3x3x64" or "56x56x64, reduced 3x3".
+std::string extents_text(const Kernel& kernel);
+
 /// Evaluates a kernel point by point, slowly and obviously: the oracle of every emitter.
 /// `buffers[i]` points at kernel.buffers[i].elements elements of its dtype.
 void interpret(const Kernel& kernel, void* const* buffers);

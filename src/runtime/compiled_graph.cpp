@@ -392,8 +392,17 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
   std::vector<KernelProfile> profiles;
   const plan::Plan& plan = program->executable->plan();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    profiles.push_back({plan.steps[i].name, plan.steps[i].region, times[i], plan.steps[i].flops,
-                        plan.steps[i].bytes});
+    const plan::Step& step = plan.steps[i];
+    const bool kernel = step.kind == plan::Step::Kind::kernel;
+    profiles.push_back(
+        {.name = step.name,
+         .region = step.region,
+         .shape = kernel ? loop::extents_text(plan.kernels[static_cast<std::size_t>(step.index)])
+                         : std::string(),
+         .threads = step.threads,
+         .median_us = times[i],
+         .flops = step.flops,
+         .bytes = step.bytes});
   }
   return profiles;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "tools/allocation_count.hpp"
+#include "tools/kernel_profile.hpp"
 #include "tools/machine_load.hpp"
 #include "tools/model_input.hpp"
 
@@ -148,30 +149,6 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
   return json;
 }
 
-Json profile_rows(const std::vector<KernelProfile>& kernels) {
-  Json rows = Json::array();
-  for (const KernelProfile& kernel : kernels) {
-    rows.push_back({{"kernel", kernel.name},
-                    {"region", kernel.region},
-                    {"median_us", rounded(kernel.median_us, 3)},
-                    {"flops", kernel.flops},
-                    {"bytes", kernel.bytes}});
-  }
-  return rows;
-}
-
-void print_profile(const std::vector<KernelProfile>& kernels) {
-  double total = 0;
-  for (const KernelProfile& kernel : kernels) total += kernel.median_us;
-  fmt::print("\n{:>10} {:>6} {:>9} {:>8}  kernel: region\n", "us", "share", "GFLOP/s", "GB/s");
-  for (const KernelProfile& kernel : kernels) {
-    const double us = std::max(kernel.median_us, 1e-3);
-    fmt::print("{:>10.2f} {:>5.1f}% {:>9.2f} {:>8.2f}  {}: {}\n", kernel.median_us,
-               100 * kernel.median_us / std::max(total, 1e-3), kernel.flops / us * 1e-3,
-               kernel.bytes / us * 1e-3, kernel.name, kernel.region);
-  }
-}
-
 void print_figures(const Json& json, const PreparedModel& model) {
   for (const std::string& note : model.notes) fmt::print("note: {}\n", note);
   for (const auto& [key, value] : json.items()) {
@@ -200,11 +177,11 @@ Result<int> bench_verb(const BenchOptions& options) {
   }
   if (options.json) {
     json["notes"] = model.notes;
-    if (options.profile) json["profile"] = profile_rows(kernels);
+    if (options.profile) json["profile"] = profile_rows(kernels, measure_peaks());
     fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
     print_figures(json, model);
-    if (options.profile) print_profile(kernels);
+    if (options.profile) print_profile(kernels, measure_peaks());
   }
   return exit_done;
 }

@@ -202,6 +202,14 @@ TEST_F(Command, BenchTellsItsFigures) {
   const Called profile = call_rlx({"bench", model, "--seconds", "0.01", "--profile"});
   EXPECT_EQ(profile.exit_code, 0) << profile.err;
   EXPECT_THAT(profile.out, HasSubstr("GFLOP/s"));
+  EXPECT_THAT(profile.out, HasSubstr("us in all; at the limit"));
+  const json profiled =
+      json::parse(call_rlx({"bench", model, "--runs", "3", "--profile", "--json"}).out);
+  ASSERT_FALSE(profiled["profile"].empty());
+  for (const json& row : profiled["profile"]) {
+    EXPECT_GT(row["limit_us"], 0);
+    EXPECT_FALSE(row["shape"].get<std::string>().empty());
+  }
 }
 
 TEST_F(Command, InspectShowsContentsAndStages) {

@@ -1,0 +1,29 @@
+// What this machine can do at most: the roof under which kernels are judged.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rlx::tools {
+
+/// Bandwidth of reading data that lies in a working set of at most so many bytes.
+struct ReadRate {
+  std::int64_t working_set_bytes = 0;
+  double bytes_per_us = 0;  ///< one core
+};
+
+struct MachinePeaks {
+  double flops_per_us = 0;      ///< f32 multiply-adds counted as two, one core
+  std::vector<ReadRate> reads;  ///< by growing working set; the last one is memory
+
+  /// The least time of a kernel in us: `threads` cores at their peak of arithmetic, or its bytes
+  /// from the smallest level that holds them.
+  double least_us(double flops, double bytes, int threads) const;
+  /// Whether the bytes rather than the arithmetic set least_us.
+  bool bound_by_bytes(double flops, double bytes, int threads) const;
+};
+
+/// Measures for about 60 ms on the calling thread.
+MachinePeaks measure_peaks();
+
+}  // namespace rlx::tools
