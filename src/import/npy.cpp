@@ -15,7 +15,9 @@ struct Descriptor {
   std::string_view text;
   DType dtype;
 };
-constexpr std::array<Descriptor, 14> descriptors = {{{"<f4", f32},
+// The last ones are no types of NumPy's own: ml_dtypes registers these names, and a file that says
+// what it holds beats one that says bytes.
+constexpr std::array<Descriptor, 21> descriptors = {{{"<f4", f32},
                                                      {"<f8", f64},
                                                      {"<f2", f16},
                                                      {"|i1", i8},
@@ -28,7 +30,14 @@ constexpr std::array<Descriptor, 14> descriptors = {{{"<f4", f32},
                                                      {"<u8", u64},
                                                      {"|b1", boolean},
                                                      {"<c8", c64},
-                                                     {"<c16", c128}}};
+                                                     {"<c16", c128},
+                                                     {"int4", i4},
+                                                     {"uint4", u4},
+                                                     {"int2", i2},
+                                                     {"uint2", u2},
+                                                     {"float8_e4m3fnuz", DType::f8e4m3fnuz},
+                                                     {"float8_e5m2fnuz", DType::f8e5m2fnuz},
+                                                     {"float4_e2m1fn", DType::f4e2m1}}};
 
 // The text after 'key': in the dictionary.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
@@ -83,14 +92,7 @@ std::string_view descriptor_of(DType dtype) {
   switch (dtype) {
     case DType::bf16: return "<u2";
     case DType::f8e4m3fn:
-    case DType::f8e5m2:
-    case DType::f8e4m3fnuz:
-    case DType::f8e5m2fnuz:
-    case DType::f4e2m1:
-    case DType::u2:
-    case DType::u4: return "|u1";
-    case DType::i2:
-    case DType::i4: return "|i1";
+    case DType::f8e5m2: return "|u1";
     default: break;
   }
   for (const Descriptor& descriptor : descriptors) {

@@ -31,6 +31,18 @@ void copy_transposed(const std::byte* source, Tensor& tensor) {
   }
 }
 
+int used_bits(DType dtype) { return dtype == DType::f4e2m1 ? 4 : integer_bits(dtype); }
+
+// A file may set bits that an element of a byte does not have: they do not count.
+std::byte canonical_byte(DType dtype, std::byte byte) {
+  if (dtype == boolean) return static_cast<std::byte>(byte != std::byte{0});
+  const int unused = 8 - used_bits(dtype);
+  const auto raised = static_cast<std::uint8_t>(std::to_integer<unsigned>(byte) << unused);
+  return is_signed_integer(dtype)
+             ? static_cast<std::byte>(static_cast<std::int8_t>(raised) >> unused)
+             : static_cast<std::byte>(raised >> unused);
+}
+
 Tensor tensor_of_npy(const importing::Bytes& bytes) {
   const importing::NpyHeader header = importing::read_npy_header(bytes.span());
   const auto elements = static_cast<std::size_t>(onnx::checked_elements(header.dims, "The array"));
@@ -45,10 +57,9 @@ Tensor tensor_of_npy(const importing::Bytes& bytes) {
   } else if (!numbers.empty()) {
     std::memcpy(tensor.mutable_data(), numbers.data(), numbers.size());
   }
-  if (header.dtype == boolean) {
-    for (std::size_t i = 0; i < elements; ++i) {
-      std::byte& b = tensor.mutable_data()[i];
-      b = static_cast<std::byte>(b != std::byte{0});
+  if (header.dtype == boolean || used_bits(header.dtype) < 8) {
+    for (std::byte& byte : std::span(tensor.mutable_data(), elements)) {
+      byte = canonical_byte(header.dtype, byte);
     }
   }
   return tensor;

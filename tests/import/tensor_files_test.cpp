@@ -42,8 +42,31 @@ TEST(TensorFiles, NpyHoldsNarrowTypesAsTheirBits) {
   EXPECT_EQ(read_npy(file).value().dtype(), u16);
   ASSERT_TRUE(write_npy(file, Tensor(f8e5m2, {3})).ok());
   EXPECT_EQ(read_npy(file).value().dtype(), u8);
-  ASSERT_TRUE(write_npy(file, Tensor(i4, {3})).ok());
-  EXPECT_EQ(read_npy(file).value().dtype(), i8);
+}
+
+TEST(TensorFiles, NpyNamesTypesThatNumpyLacks) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path("a.npy");
+  for (const DType dtype : {i4, u4, i2, u2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f4e2m1}) {
+    Tensor tensor(dtype, {2});
+    tensor.mutable_data()[1] = std::byte{1};
+    ASSERT_TRUE(write_npy(file, tensor).ok());
+    const Tensor back = read_npy(file).value();
+    EXPECT_EQ(back.dtype(), dtype);
+    EXPECT_EQ(back.data()[1], std::byte{1});
+  }
+}
+
+TEST(TensorFiles, NpyOfHalfBytesCountsTheirBitsAlone) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path("a.npy");
+  Tensor tensor(i4, {2});
+  tensor.mutable_data()[0] = std::byte{0x0f};
+  tensor.mutable_data()[1] = std::byte{0x27};
+  ASSERT_TRUE(write_npy(file, tensor).ok());
+  const Tensor back = read_npy(file).value();
+  EXPECT_EQ(static_cast<std::int8_t>(back.data()[0]), -1);
+  EXPECT_EQ(static_cast<std::int8_t>(back.data()[1]), 7);
 }
 
 TEST(TensorFiles, NpyOfColumnsFirstIsTurned) {
