@@ -38,6 +38,38 @@ struct DeviceInfo {
 std::vector<DeviceInfo> devices();
 bool is_available(Device device);
 
+/// Which device may serve, and how one is picked.
+struct DevicePolicy {
+  enum class Pick : std::uint8_t {
+    cost,  ///< the lowest predicted time
+    race,  ///< the candidates within a factor of 1.5 of the lowest are timed once
+    order  ///< the first of the preference order
+  };
+  /// What a call does when the device asked for is not there: an error, or the best of the others.
+  enum class Missing : std::uint8_t { strict, fallback };
+
+  Device asked = Device::automatic;
+  std::vector<Device> allow;  ///< empty: every device
+  std::vector<Device> deny;
+  std::vector<Device> order;  ///< empty: TPU, CUDA, ROCm, MLX, Metal, GPU, CPU
+  Pick pick = Pick::cost;
+  Missing missing = Missing::strict;
+};
+
+/// The device that was picked, and why the others were not.
+struct DeviceChoice {
+  struct Candidate {
+    Device device = Device::cpu;
+    bool eligible = false;
+    double predicted_ns = -1;  ///< -1: no model
+    bool calibrated = false;   ///< else the prediction is by preset
+    std::string reason;
+  };
+  Device device = Device::cpu;
+  std::string reason;
+  std::vector<Candidate> candidates;
+};
+
 /// In what precision matmuls and convolutions may be computed. f32 leaves every dtype as the graph
 /// says.
 enum class Precision : std::uint8_t { f32, bf16, f16, int8 };
@@ -132,6 +164,8 @@ struct KernelProfile {
   double bytes = 0;
 };
 
+struct Explanation;
+
 /// A compiled program with its arena. Movable; one thread at a time per program, clones may run
 /// concurrently. Outlives the Graph and the Session that made it.
 class CompiledGraph {
@@ -185,6 +219,8 @@ class CompiledGraph {
   const CompileReport& report() const;
   /// The text form at that stage: "hir", "mir" or "lir". Byte-stable.
   Result<std::string> stage_text(std::string_view stage) const;
+  /// The plan with its reasons (rlx/cost.hpp). Needs bound shapes.
+  Result<Explanation> explain() const;
   /// Times every kernel over `runs` runs on the inputs of the last run.
   Result<std::vector<KernelProfile>> profile(int runs);
 
@@ -193,7 +229,8 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads = 0;  ///< 0: one for each core that the process may use
+  int threads = 0;       ///< 0: one for each core that the process may use
+  DevicePolicy devices;  ///< `asked` is the Session's device
 };
 
 /// Compiles graphs for one device. Thread-safe.

@@ -9,6 +9,7 @@
 #include "codegen/loop.hpp"
 #include "codegen/pack.hpp"
 #include "plan/view.hpp"
+#include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/tensor.hpp"
@@ -88,6 +89,8 @@ struct Plan {
   std::int32_t error_buffer = -1;  ///< i32[1] in the arena: set by kernels that saw a bad index
   std::int64_t arena_bytes = 0;
   std::int64_t arena_lower_bound_bytes = 0;
+  std::vector<FusionQuestion> questions;  ///< what the planner asked, in its order
+  double planning_ms = 0;                 ///< forming the regions took so long
 };
 
 /// The text of a plan, byte-stable.

@@ -107,7 +107,10 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                  RLX_ASSIGN(result, passes::recognise(result));
                }
                RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) {
-                            return backend.claim(result, node).taken;
+                            const Claim claim = backend.claim(result, node);
+                            program.claims.push_back({std::string(node.op.name()), node.origin,
+                                                      claim.taken, claim.reason});
+                            return claim.taken;
                           }));
                RLX_ASSIGN(result, passes::transforms_as_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
@@ -140,6 +143,7 @@ Result<StaticProgram> StaticProgram::clone() const {
   copy.hir_graph = hir_graph;
   copy.mir_graph = mir_graph;
   copy.report = report;
+  copy.claims = claims;
   return copy;
 }
 

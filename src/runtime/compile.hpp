@@ -7,7 +7,7 @@
 
 #include "backends/backend.hpp"
 #include "passes/passes.hpp"
-#include "rlx/runtime.hpp"
+#include "rlx/cost.hpp"
 
 namespace rlx {
 
@@ -17,6 +17,7 @@ struct StaticProgram {
   std::vector<IoInfo> inputs, outputs;
   std::shared_ptr<const Graph> hir_graph, mir_graph;
   CompileReport report;
+  std::vector<Explanation::Claim> claims;  ///< what the device said of each composite
 
   Result<StaticProgram> clone() const;
 };

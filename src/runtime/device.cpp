@@ -1,8 +1,15 @@
 // Devices by name, and which of them are there.
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <limits>
 
 #include "backends/backend.hpp"
-#include "rlx/runtime.hpp"
+#include "base/cpu_set.hpp"
+#include "base/error.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/cost.hpp"
+#include "rlx/ops.hpp"
 
 namespace rlx {
 namespace {
@@ -12,6 +19,63 @@ constexpr std::array<std::string_view, 8> device_names = {"auto",  "cpu", "cuda"
 constexpr std::array<std::string_view, 8> display_names = {"Automatic", "CPU", "CUDA", "ROCm",
                                                            "Metal",     "MLX", "GPU",  "TPU"};
 constexpr std::array<std::string_view, 4> precision_names = {"f32", "bf16", "f16", "int8"};
+
+/// Why no device can run the graph; empty where the reference evaluation at least can.
+std::string reason_against(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const OpInfo& info = node.op.info();
+    const bool runs = info.eval || info.body || info.eval_dynamic || info.resolve ||
+                      info.traits.metadata || info.traits.control_flow;
+    if (!runs) return fmt::format("the op {} has no kernel", info.name);
+  }
+  return "";
+}
+
+std::vector<DeviceFacts> facts_of_this_machine(const Graph& graph) {
+  std::vector<DeviceFacts> facts;
+  const std::string against = reason_against(graph);
+  for (const DeviceInfo& info : devices()) {
+    facts.push_back({.device = info.device,
+                     .available = info.available,
+                     .runs_graph = against.empty(),
+                     .reason = info.available ? against : info.reason,
+                     .model = BackendCostModel::preset(info.device, default_thread_count())});
+  }
+  return facts;
+}
+
+/// Compiles and runs the graph on a device with zeros for inputs and params: the best of three
+/// runs.
+RaceFunction race_on_this_machine(const Graph& graph) {
+  return [&graph](Device device) -> Result<double> {
+    Session session(device);
+    RLX_ASSIGN(CompiledGraph program, session.compile(graph));
+    for (const Node& node : graph.nodes()) {
+      const auto* param = node.op.as<op::Param>();
+      if (!param || !param->data.empty()) continue;
+      const Tensor zeros(param->dtype, param->dims);
+      RLX_TRY(program.set_param_typed(param->name, std::span(zeros.data(), zeros.bytes()),
+                                      param->dtype));
+    }
+    std::vector<Tensor> zeros;
+    std::vector<const void*> slots;
+    for (const IoInfo& input : program.inputs()) {
+      if (std::any_of(input.dims.begin(), input.dims.end(), [](auto dim) { return dim < 0; }))
+        return bad_input("A race needs bound shapes; the input ({}) has none.", input.name);
+      zeros.emplace_back(input.dtype, input.dims);
+      slots.push_back(zeros.back().data());
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < 4; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      RLX_TRY(program.run_slots(slots));
+      const std::chrono::duration<double, std::nano> time =
+          std::chrono::steady_clock::now() - start;
+      if (run > 0) best = std::min(best, time.count());  // the first run warms up
+    }
+    return best;
+  };
+}
 
 }  // namespace
 
@@ -54,6 +118,24 @@ bool is_available(Device device) {
     if (info.device == device) return info.available;
   }
   return device == Device::automatic;
+}
+
+std::vector<Device> devices_for(const Graph& graph) {
+  std::vector<Device> list;
+  for (const DeviceFacts& facts : facts_of_this_machine(graph)) {
+    if (facts.available && facts.runs_graph) list.push_back(facts.device);
+  }
+  return list;
+}
+
+Result<DeviceChoice> choose_device(const Graph& graph, const DevicePolicy& policy) {
+  RLX_ASSIGN(const DevicePolicy full, with_environment(policy));
+  return choose_device(graph, full, facts_of_this_machine(graph), race_on_this_machine(graph));
+}
+
+Result<Device> fastest_device_for(const Graph& graph, const DevicePolicy& policy) {
+  RLX_ASSIGN(const DeviceChoice choice, choose_device(graph, policy));
+  return choice.device;
 }
 
 }  // namespace rlx

@@ -7,33 +7,20 @@
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
-namespace {
 
-/// RLX_DEVICE where no device was asked for.
-Result<Device> device_from_environment() {
-  const char* name = std::getenv("RLX_DEVICE");
-  if (!name || !*name) return Device::automatic;
-  const auto device = device_named(name);
-  if (!device) return error(ErrorKind::usage, "RLX_DEVICE names no device ({}).", name);
-  return *device;
-}
-
-}  // namespace
-
-Result<Backend*> Session::Impl::open() {
+Result<Backend*> Session::Impl::open(const Graph& graph) {
   const std::lock_guard lock(mutex);
   if (backend) return backend.get();
-  Device wanted = asked;
-  if (wanted == Device::automatic) {
-    RLX_ASSIGN(wanted, device_from_environment());
-  }
+  DevicePolicy policy = options.devices;
+  policy.asked = asked;
+  RLX_ASSIGN(choice, choose_device(graph, policy));
   for (const BackendEntry& entry : backends()) {
-    if (wanted != Device::automatic && entry.device != wanted) continue;
+    if (entry.device != choice.device) continue;
     RLX_ASSIGN(backend, entry.open({options.threads}));
     chosen = entry.device;
     return backend.get();
   }
-  return not_available("The device ({}) is not available: not built in.", name_of(wanted));
+  return not_available("The device ({}) is not available: not built in.", name_of(choice.device));
 }
 
 Session::Session(Device device, SessionOptions options) : impl_(std::make_shared<Impl>()) {
@@ -52,7 +39,7 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
     return not_available("The precision ({}) is not available yet; f32 is.",
                          name_of(options.precision));
   }
-  RLX_ASSIGN(Backend* const backend, impl_->open());
+  RLX_ASSIGN(Backend* const backend, impl_->open(graph));
   RLX_ASSIGN(auto program, CompiledGraph::Impl::make(impl_, *backend, graph, options));
   return CompiledGraph(std::move(program));
 }

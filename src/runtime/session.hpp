@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "backends/backend.hpp"
-#include "rlx/runtime.hpp"
+#include "rlx/cost.hpp"
 
 namespace rlx {
 
@@ -16,8 +16,11 @@ struct Session::Impl {
   std::mutex mutex;
   std::unique_ptr<Backend> backend;  ///< opened by the first compile
 
-  /// The device's backend. Errors: not_available with the reason.
-  Result<Backend*> open();
+  DeviceChoice choice;  ///< of the first compile
+
+  /// The device's backend; the first graph decides where no device was asked for. Errors:
+  /// not_available with the reason.
+  Result<Backend*> open(const Graph& graph);
 };
 
 }  // namespace rlx

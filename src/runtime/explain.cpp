@@ -1,0 +1,94 @@
+// The plan of a program as an Explanation: plain data that the command prints.
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "plan/plan_io.hpp"
+#include "rlx/cost.hpp"
+#include "runtime/compiled_graph.hpp"
+
+namespace rlx {
+namespace {
+
+constexpr std::array<std::string_view, 4> storage_names = {"arena", "input", "weight", "state"};
+
+Explanation::Buffer explain_buffer(const plan::BufferPlan& buffer) {
+  return {.name = buffer.name,
+          .storage = std::string(storage_names[static_cast<std::size_t>(buffer.storage)]),
+          .dtype = std::string(name_of(buffer.dtype)),
+          .bytes = buffer.bytes(),
+          .offset = buffer.offset,
+          .first_kernel = buffer.first_step,
+          .last_kernel = buffer.last_step};
+}
+
+Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step) {
+  Explanation::Kernel kernel{.name = step.name,
+                             .region = step.region,
+                             .threads = step.threads,
+                             .flops = step.flops,
+                             .bytes = step.bytes};
+  const auto note = [](std::vector<int>& list, std::int32_t buffer) {
+    if (std::find(list.begin(), list.end(), buffer) == list.end()) list.push_back(buffer);
+  };
+  if (step.kind == plan::Step::Kind::host) {
+    const plan::HostCall& call = plan.host_calls[static_cast<std::size_t>(step.index)];
+    for (const std::int32_t buffer : call.inputs) {
+      if (buffer >= 0) note(kernel.reads, buffer);
+    }
+    for (const std::int32_t buffer : call.outputs) note(kernel.writes, buffer);
+    kernel.reason =
+        "no generated kernel takes this op: its reference evaluation runs on one thread";
+    return kernel;
+  }
+  const loop::Kernel& code = plan.kernels[static_cast<std::size_t>(step.index)];
+  for (std::size_t i = 0; i < step.buffers.size(); ++i)
+    note(code.buffers[i].written ? kernel.writes : kernel.reads, step.buffers[i]);
+  kernel.reason = "generated";
+  return kernel;
+}
+
+/// What the device's model says of one kernel, in us, and what limits it.
+void predict(Explanation::Kernel& kernel, const BackendCostModel& model) {
+  constexpr std::int64_t large = 1 << 10;
+  const bool product = kernel.name == "matmul" || kernel.name == "conv";
+  const double rate = model.sgemm_gflops(large, large, large) / std::max(model.num_threads, 1) *
+                      kernel.threads * (product ? 1 : 0.25);
+  const double compute = kernel.flops / rate, memory = kernel.bytes / model.memory_bw;
+  kernel.predicted_us = (model.dispatch_overhead_ns + std::max(compute, memory)) / 1e3;
+  kernel.bound = std::max(compute, memory) < model.dispatch_overhead_ns ? "launch"
+                 : compute > memory                                     ? "compute"
+                                                                        : "memory";
+}
+
+}  // namespace
+
+GraphIoProfile profile_plan_io(const CompiledGraph& program) {
+  const Result<Explanation> explanation = program.explain();
+  return explanation.ok() ? explanation->planned_io : GraphIoProfile();
+}
+
+Result<Explanation> CompiledGraph::explain() const {
+  if (!impl_->bound) return bad_input("An explanation needs bound shapes: give the dims.");
+  const StaticProgram& program = *impl_->bound;
+  const plan::Plan& plan = program.executable->plan();
+  Explanation explanation;
+  for (const plan::BufferPlan& buffer : plan.buffers)
+    explanation.buffers.push_back(explain_buffer(buffer));
+  const auto model = BackendCostModel::preset(device(), program.report.threads);
+  for (const plan::Step& step : plan.steps) {
+    explanation.kernels.push_back(explain_step(plan, step));
+    if (model) predict(explanation.kernels.back(), *model);
+    explanation.predicted_ms += explanation.kernels.back().predicted_us / 1e3;
+  }
+  explanation.questions = plan.questions;
+  explanation.planning_ms = plan.planning_ms;
+  explanation.claims = program.claims;
+  explanation.devices = impl_->session->choice;
+  explanation.static_io = profile_graph_io(*program.hir_graph);
+  explanation.planned_io = plan::profile_plan_io(plan);
+  explanation.memory = query_memory();
+  return explanation;
+}
+
+}  // namespace rlx
