@@ -25,13 +25,15 @@ void merge_k(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& stri
   strides = std::move(merged_strides);
 }
 
-/// One run along the inner k dim of one panel: `columns` of its `width` columns exist.
+/// One run along the inner k dim of one panel: `columns` of its `width` columns exist. The source
+/// may lie in a mapped file at any address.
 template <class T>
-void pack_run(const T* source, std::int64_t k, std::int64_t k_stride, std::int64_t n_stride,
+void pack_run(const std::byte* source, std::int64_t k, std::int64_t k_stride, std::int64_t n_stride,
               std::int64_t columns, std::int64_t width, T* destination) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   if (n_stride == 1) {
     for (std::int64_t i = 0; i < k; ++i) {
-      std::memcpy(destination + i * width, source + i * k_stride, columns * sizeof(T));
+      std::memcpy(destination + i * width, source + i * k_stride * size, columns * sizeof(T));
     }
     return;
   }
@@ -42,16 +44,17 @@ void pack_run(const T* source, std::int64_t k, std::int64_t k_stride, std::int64
     for (std::int64_t n0 = 0; n0 < columns; n0 += tile) {
       const std::int64_t n_end = std::min(columns, n0 + tile);
       for (std::int64_t i = k0; i < k_end; ++i) {
-        const T* from = source + i * k_stride;
+        const std::byte* from = source + i * k_stride * size;
         T* to = destination + i * width;
-        for (std::int64_t j = n0; j < n_end; ++j) to[j] = from[j * n_stride];
+        for (std::int64_t j = n0; j < n_end; ++j)
+          std::memcpy(to + j, from + j * n_stride * size, sizeof(T));
       }
     }
   }
 }
 
 template <class T>
-void pack_matrix(const T* source, const std::vector<std::int64_t>& extents,
+void pack_matrix(const std::byte* source, const std::vector<std::int64_t>& extents,
                  const std::vector<std::int64_t>& strides, std::int64_t n_stride,
                  const PackedLayout& layout, T* destination) {
   const std::size_t inner = extents.size() - 1;
@@ -66,8 +69,8 @@ void pack_matrix(const T* source, const std::vector<std::int64_t>& extents,
     for (std::int64_t run = 0; run < runs; ++run) {
       std::int64_t offset = n0 * n_stride;
       for (std::size_t i = 0; i < inner; ++i) offset += index[i] * strides[i];
-      pack_run(source + offset, extents[inner], strides[inner], n_stride, columns,
-               layout.panel_width, to);
+      pack_run(source + offset * static_cast<std::int64_t>(sizeof(T)), extents[inner],
+               strides[inner], n_stride, columns, layout.panel_width, to);
       to += extents[inner] * layout.panel_width;
       for (std::size_t i = inner; i-- > 0 && ++index[i] == extents[i];) index[i] = 0;
     }
@@ -79,7 +82,8 @@ void pack_all(const PackSource& source, const PackedLayout& layout, void* destin
   std::vector<std::int64_t> extents = source.k_extents, strides = source.k_strides;
   merge_k(extents, strides);
   for (std::int64_t batch = 0; batch < source.batches; ++batch) {
-    pack_matrix(static_cast<const T*>(source.data) + source.offset + batch * source.batch_stride,
+    const std::int64_t first = source.offset + batch * source.batch_stride;
+    pack_matrix(static_cast<const std::byte*>(source.data) + first * std::int64_t{sizeof(T)},
                 extents, strides, source.n_stride, layout,
                 static_cast<T*>(destination) + batch * layout.elements());
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "rlx/mapped.hpp"
 
 namespace rlx {
 namespace {
@@ -55,10 +56,12 @@ Result<std::vector<Tensor>> evaluate_checked(const Op& op, std::span<const Tenso
   std::vector<TensorView> views;
   std::vector<Type> types(inputs.size());
   std::vector<const Type*> pointers;
+  std::vector<Tensor> operands(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    operands[i] = aligned(inputs[i]);
     types[i] = {inputs[i].dtype(), to_shape(inputs[i].dims())};
     pointers.push_back(inputs[i].empty() ? nullptr : &types[i]);
-    views.emplace_back(inputs[i]);
+    views.emplace_back(operands[i]);
   }
   RLX_ASSIGN(const std::vector<Type> results, info.infer(op.attributes(), InferArgs{pointers}));
   const bool is_static = std::all_of(results.begin(), results.end(),

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "import/fail.hpp"
+#include "rlx/mapped.hpp"
 
 namespace rlx::importing {
 
@@ -29,9 +30,8 @@ Bytes map_file(const std::filesystem::path& file) {
   if (address == MAP_FAILED) {
     fail("The file ({}) cannot be mapped: {}.", file.string(), std::strerror(errno));
   }
-  const std::shared_ptr<const std::byte> owner(
-      static_cast<const std::byte*>(address),
-      [size](const std::byte* bytes) { munmap(const_cast<std::byte*>(bytes), size); });
+  const std::shared_ptr<const std::byte> owner(static_cast<const std::byte*>(address),
+                                               FileUnmap{size});
   return {owner, size, true};
 }
 

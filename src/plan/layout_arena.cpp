@@ -2,9 +2,11 @@
 #include "plan/layout_arena.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "plan/arena.hpp"
+#include "plan/in_place.hpp"
 
 namespace rlx::plan {
 namespace {
@@ -41,22 +43,49 @@ void set_barriers(Plan& plan) {
   }
 }
 
+bool has_interval(const BufferPlan& buffer) {
+  return buffer.storage == Storage::arena && buffer.first_step >= 0;
+}
+
+std::vector<std::size_t> by_first_step(const Plan& plan) {
+  std::vector<std::size_t> order(plan.buffers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return plan.buffers[i].first_step; });
+  return order;
+}
+
 }  // namespace
 
 void lay_out_arena(Plan& plan) {
   set_lifetimes(plan);
   set_barriers(plan);
+  // A buffer that takes over another's bytes lies where that one lies: one interval for both.
+  const std::vector<std::int32_t> taken_over = find_in_place(plan);
+  write_in_place(plan, taken_over);
+  std::vector<std::size_t> holder(plan.buffers.size());
+  std::vector<std::int32_t> last(plan.buffers.size());
+  for (std::size_t i = 0; i < holder.size(); ++i) {
+    holder[i] = i;
+    last[i] = plan.buffers[i].last_step;
+  }
+  for (const std::size_t i : by_first_step(plan)) {
+    if (taken_over[i] < 0) continue;
+    holder[i] = holder[static_cast<std::size_t>(taken_over[i])];
+    last[holder[i]] = plan.buffers[i].last_step;
+  }
   std::vector<Interval> intervals;
-  std::vector<std::size_t> owners;
+  std::vector<std::size_t> interval_of(plan.buffers.size());
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
-    if (buffer.storage != Storage::arena || buffer.first_step < 0) continue;
-    intervals.push_back(
-        {.bytes = buffer.bytes(), .first = buffer.first_step, .last = buffer.last_step});
-    owners.push_back(i);
+    if (!has_interval(buffer) || holder[i] != i) continue;
+    interval_of[i] = intervals.size();
+    intervals.push_back({.bytes = buffer.bytes(), .first = buffer.first_step, .last = last[i]});
   }
   const ArenaPlan arena = plan_arena(intervals).value();
-  for (std::size_t i = 0; i < owners.size(); ++i) plan.buffers[owners[i]].offset = arena.offsets[i];
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (has_interval(plan.buffers[i]))
+      plan.buffers[i].offset = arena.offsets[interval_of[holder[i]]];
+  }
   plan.arena_bytes = arena.bytes_total;
   plan.arena_lower_bound_bytes = arena.bytes_lower_bound;
 }

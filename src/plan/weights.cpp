@@ -1,12 +1,15 @@
 // Evaluates what depends on params and constants alone, and packs it.
 #include "plan/weights.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <set>
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "rlx/mapped.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -74,11 +77,6 @@ class Evaluation {
   std::map<std::int32_t, std::vector<Tensor>> values_;
 };
 
-std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
-  Tensor tensor(u8, {std::max<std::int64_t>(bytes, 1)});
-  return {tensor.shared_data(), tensor.mutable_data()};
-}
-
 /// Copies a strided view of `source` densely.
 void copy_view(const View& view, const Tensor& source, std::byte* target) {
   const std::size_t size = size_of(source.dtype());
@@ -102,24 +100,56 @@ void copy_view(const View& view, const Tensor& source, std::byte* target) {
   }
 }
 
-void pack_view(const WeightPlan& weight, const Tensor& source, std::byte* target) {
-  // Batches are walked here: the packer knows one batch stride.
-  const std::int64_t batches = element_count(weight.batch_extents);
-  const auto bytes_each = static_cast<std::int64_t>(codegen::packed_bytes(weight.layout, 1));
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    std::int64_t offset = weight.view.offset, rest = batch;
-    for (std::size_t i = weight.batch_extents.size(); i-- > 0;) {
-      offset += rest % weight.batch_extents[i] * weight.batch_strides[i];
-      rest /= weight.batch_extents[i];
-    }
-    codegen::pack({.data = source.data(),
-                   .offset = offset,
-                   .batches = 1,
-                   .batch_stride = 0,
-                   .k_extents = weight.k_extents,
-                   .k_strides = weight.k_strides,
-                   .n_stride = weight.n_stride},
-                  weight.layout, target + batch * bytes_each);
+/// A part of a weight that one thread writes: panels of one matrix, or the whole of a copy.
+struct Piece {
+  const WeightPlan* weight = nullptr;
+  std::size_t index = 0;  ///< among those made now
+  Tensor source;
+  std::byte* target = nullptr;  ///< of the whole weight
+  std::int64_t batch = 0, first_panel = 0, last_panel = 0;
+};
+
+/// Batches are walked here: the packer knows one batch stride.
+void pack_piece(const Piece& piece) {
+  const WeightPlan& weight = *piece.weight;
+  std::int64_t offset = weight.view.offset, rest = piece.batch;
+  for (std::size_t i = weight.batch_extents.size(); i-- > 0;) {
+    offset += rest % weight.batch_extents[i] * weight.batch_strides[i];
+    rest /= weight.batch_extents[i];
+  }
+  codegen::PackedLayout part = weight.layout;
+  const std::int64_t first_column = piece.first_panel * part.panel_width;
+  part.n = std::min(weight.layout.n, piece.last_panel * part.panel_width) - first_column;
+  const auto panel_bytes =
+      part.k * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
+  codegen::pack(
+      {.data = piece.source.data(),
+       .offset = offset + first_column * weight.n_stride,
+       .batches = 1,
+       .batch_stride = 0,
+       .k_extents = weight.k_extents,
+       .k_strides = weight.k_strides,
+       .n_stride = weight.n_stride},
+      part,
+      piece.target + (piece.batch * weight.layout.panels() + piece.first_panel) * panel_bytes);
+}
+
+void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
+                std::byte* target, std::vector<Piece>& pieces) {
+  constexpr std::int64_t bytes_each = std::int64_t{1} << 20;
+  if (!weight.packed) {
+    pieces.push_back({&weight, index, source, target});
+    return;
+  }
+  const std::int64_t panels = weight.layout.panels();
+  const auto panel_bytes = weight.layout.k * weight.layout.panel_width *
+                           static_cast<std::int64_t>(size_of(weight.layout.dtype));
+  const std::int64_t step =
+      std::max<std::int64_t>(1, bytes_each / std::max<std::int64_t>(1, panel_bytes));
+  for (std::int64_t batch = 0; batch < element_count(weight.batch_extents); ++batch) {
+    for (std::int64_t first = 0; first < panels; first += step)
+      pieces.push_back(
+          {&weight, index, source, target, batch, first, std::min(panels, first + step)});
   }
 }
 
@@ -133,53 +163,156 @@ std::string cache_key(const WeightPlan& weight, const Tensor& source) {
                      fmt::join(weight.k_strides, ","), weight.n_stride);
 }
 
+/// Weights that host calls read: reference evaluations want aligned elements.
+std::vector<bool> read_by_host(const Plan& plan) {
+  std::vector<bool> read(plan.weights.size(), false);
+  for (const HostCall& call : plan.host_calls) {
+    for (const std::int32_t input : call.inputs) {
+      if (input < 0) continue;
+      const BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(input)];
+      if (buffer.storage == Storage::weight) read[static_cast<std::size_t>(buffer.index)] = true;
+    }
+  }
+  return read;
+}
+
+/// By node: does its value depend on that param?
+std::vector<bool> depends_on(const Graph& graph, std::string_view name) {
+  std::vector<bool> depends(graph.nodes().size(), false);
+  for (std::size_t i = 0; i < depends.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const auto* param = node.op.as<op::Param>();
+    depends[i] = (param && param->name == name) ||
+                 std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+                   return id.node >= 0 && depends[static_cast<std::size_t>(id.node)];
+                 });
+  }
+  return depends;
+}
+
+bool is_whole(const WeightPlan& weight) {
+  return !weight.packed && weight.view.is_dense() && weight.view.offset == 0;
+}
+
+constexpr std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 }  // namespace
 
 Result<std::shared_ptr<const Weights>> Weights::prepare(std::shared_ptr<const FlatGraph> graph,
                                                         const Plan& plan, WeightCache& cache,
-                                                        std::map<std::string, Tensor> params) {
+                                                        ThreadPool& pool) {
   auto weights = std::make_shared<Weights>();
-  weights->graph_ = graph;
-  weights->params_ = std::move(params);
-  Evaluation evaluation(graph->graph, weights->params_);
-  for (const WeightPlan& plan_weight : plan.weights) {
-    RLX_ASSIGN(const std::optional<Tensor> source, evaluation.value(plan_weight.view.base));
-    if (!source) {
-      weights->bytes_.push_back(nullptr);
-      continue;
-    }
-    weights->bytes_total_ += plan_weight.bytes;
-    const bool whole =
-        !plan_weight.packed && plan_weight.view.is_dense() && plan_weight.view.offset == 0;
-    if (whole) {
-      weights->bytes_.push_back(source->shared_data());
-      continue;
-    }
-    const Op& base = graph->graph.node(plan_weight.view.base).op;
-    const bool shareable = base.is<op::Param>() || base.is<op::Constant>();
-    const std::string key = shareable ? cache_key(plan_weight, *source) : "";
-    std::shared_ptr<const std::byte> bytes = shareable ? cache.find(key) : nullptr;
-    if (!bytes) {
-      const std::shared_ptr<std::byte> fresh = allocate(plan_weight.bytes);
-      plan_weight.packed ? pack_view(plan_weight, *source, fresh.get())
-                         : copy_view(plan_weight.view, *source, fresh.get());
-      // The source stays alive with what was made of it, so that its address keeps naming it.
-      bytes = std::shared_ptr<const std::byte>(
-          fresh.get(), [fresh, owner = source->shared_data()](const std::byte*) {});
-      if (shareable) cache.keep(key, bytes);
-    }
-    weights->bytes_.push_back(std::move(bytes));
-  }
-  weights->missing_ = evaluation.missing;
+  weights->graph_ = std::move(graph);
+  weights->bytes_.resize(plan.weights.size());
+  weights->missing_of_.resize(plan.weights.size());
+  RLX_TRY(weights->fill(plan, std::vector<bool>(plan.weights.size(), true), cache, pool));
   return std::shared_ptr<const Weights>(std::move(weights));
 }
 
 Result<std::shared_ptr<const Weights>> Weights::with_param(std::string_view name,
                                                            const Tensor& value, const Plan& plan,
-                                                           WeightCache& cache) const {
-  std::map<std::string, Tensor> params = params_;
-  params[std::string(name)] = value;
-  return prepare(graph_, plan, cache, std::move(params));
+                                                           WeightCache& cache,
+                                                           ThreadPool& pool) const {
+  auto weights = std::make_shared<Weights>(*this);
+  weights->params_.insert_or_assign(std::string(name), value);
+  const std::vector<bool> depends = depends_on(graph_->graph, name);
+  std::vector<bool> wanted;
+  for (const WeightPlan& weight : plan.weights)
+    wanted.push_back(depends[static_cast<std::size_t>(weight.view.base.node)]);
+  RLX_TRY(weights->fill(plan, wanted, cache, pool));
+  return std::shared_ptr<const Weights>(std::move(weights));
+}
+
+/// Of one fill: what is packed into a block that the weights share.
+struct Weights::Fresh {
+  std::size_t index = 0;
+  Tensor source;
+  std::string key;              ///< empty: not shared with other plans
+  bool source_is_read = false;  ///< by kernels: it must stay in memory
+};
+
+Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
+                     ThreadPool& pool) {
+  Evaluation evaluation(graph_->graph, params_);
+  const std::vector<bool> host = read_by_host(plan);
+  std::vector<Fresh> fresh;
+  std::vector<std::pair<std::size_t, std::size_t>> repeated;  // weights that are others' twins
+  std::set<const std::byte*> kept;
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    if (!wanted[i]) continue;
+    const WeightPlan& weight = plan.weights[i];
+    evaluation.missing.clear();
+    RLX_ASSIGN(std::optional<Tensor> source, evaluation.value(weight.view.base));
+    missing_of_[i] = evaluation.missing;
+    bytes_[i] = nullptr;
+    if (!source) continue;
+    if (is_whole(weight)) {
+      bytes_[i] = (host[i] ? aligned(*source) : *source).shared_data();
+      kept.insert(bytes_[i].get());
+      continue;
+    }
+    const Op& base = graph_->graph.node(weight.view.base).op;
+    const bool shareable = base.is<op::Param>() || base.is<op::Constant>();
+    std::string key = shareable ? cache_key(weight, *source) : "";
+    bytes_[i] = shareable ? cache.find(key) : nullptr;
+    if (bytes_[i]) continue;
+    const auto same = std::ranges::find(fresh, key, &Fresh::key);
+    if (shareable && same != fresh.end()) {
+      repeated.emplace_back(i, same->index);
+    } else {
+      fresh.push_back({i, *std::move(source), std::move(key)});
+    }
+  }
+  for (Fresh& item : fresh) item.source_is_read = kept.contains(item.source.data());
+  pack_fresh(plan, fresh, cache, pool);
+  for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
+  bytes_total_ = 0;
+  missing_.clear();
+  std::set<const std::byte*> counted;
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    if (bytes_[i] && counted.insert(bytes_[i].get()).second) bytes_total_ += plan.weights[i].bytes;
+    if (missing_.empty()) missing_ = missing_of_[i];
+  }
+  return {};
+}
+
+// One block for all: it is made of huge pages, and touched by the threads that pack.
+void Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
+                         ThreadPool& pool) {
+  std::int64_t bytes = 0;
+  for (const Fresh& item : fresh) bytes += rounded(plan.weights[item.index].bytes);
+  if (fresh.empty()) return;
+  Tensor block(u8, {std::max<std::int64_t>(bytes, 1)});
+  std::byte* next = block.mutable_data();
+  std::vector<Piece> pieces;
+  std::vector<std::atomic<std::int64_t>> left(fresh.size());
+  for (std::size_t k = 0; k < fresh.size(); ++k) {
+    const Fresh& item = fresh[k];
+    const WeightPlan& weight = plan.weights[item.index];
+    const std::size_t before = pieces.size();
+    add_pieces(weight, k, item.source, next, pieces);
+    left[k] = static_cast<std::int64_t>(pieces.size() - before);
+    // The source stays alive with what was made of it, so that its address keeps naming it.
+    const auto keep = [memory = block.shared_data(),
+                       owner = item.source.shared_data()](const std::byte*) {};
+    bytes_[item.index] = std::shared_ptr<const std::byte>(next, keep);
+    next += rounded(weight.bytes);
+  }
+  const auto make = [&](const Piece& piece) {
+    if (piece.weight->packed) {
+      pack_piece(piece);
+    } else {
+      copy_view(piece.weight->view, piece.source, piece.target);
+    }
+    if (--left[piece.index] == 0 && !fresh[piece.index].source_is_read) forget_pages(piece.source);
+  };
+  pool.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (; begin < end; ++begin) make(pieces[static_cast<std::size_t>(begin)]);
+                    });
+  for (const Fresh& item : fresh) {
+    if (!item.key.empty()) cache.keep(item.key, bytes_[item.index]);
+  }
 }
 
 }  // namespace rlx::plan

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.hpp"
 #include "plan/plan.hpp"
 #include "plan/regions.hpp"
 
@@ -28,13 +29,15 @@ class WeightCache {
 /// The bytes of every entry of plan.weights.
 class Weights {
  public:
-  /// Params that have no data yet leave their weights without bytes (see missing()).
+  /// Params that have no data yet leave their weights without bytes (see missing()). Packs on all
+  /// free threads of the pool.
   static Result<std::shared_ptr<const Weights>> prepare(std::shared_ptr<const FlatGraph> graph,
                                                         const Plan& plan, WeightCache& cache,
-                                                        std::map<std::string, Tensor> params = {});
-  /// The same with one param set anew.
+                                                        ThreadPool& pool);
+  /// The same with one param set anew; shares all that does not depend on it.
   Result<std::shared_ptr<const Weights>> with_param(std::string_view name, const Tensor& value,
-                                                    const Plan& plan, WeightCache& cache) const;
+                                                    const Plan& plan, WeightCache& cache,
+                                                    ThreadPool& pool) const;
 
   const std::byte* data(std::size_t index) const { return bytes_[index].get(); }
   /// The name of a param that is needed and has no value; empty where all have one.
@@ -42,9 +45,16 @@ class Weights {
   std::int64_t bytes_total() const { return bytes_total_; }
 
  private:
+  struct Fresh;
+  Status fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
+              ThreadPool& pool);
+  void pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
+                  ThreadPool& pool);
+
   std::shared_ptr<const FlatGraph> graph_;
   std::map<std::string, Tensor> params_;
   std::vector<std::shared_ptr<const std::byte>> bytes_;
+  std::vector<std::string> missing_of_;  ///< by weight: a param that it needs and that has no value
   std::string missing_;
   std::int64_t bytes_total_ = 0;
 };

@@ -60,8 +60,8 @@ class CpuBackend final : public Backend {
       request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
       request.report->threads = program->threads;
     }
-    RLX_ASSIGN(auto weights,
-               plan::Weights::prepare(request.graph, program->plan, shared_->weights));
+    RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights,
+                                                    *shared_->pool));
     return CpuExecutable::make(std::move(program), std::move(weights));
   }
 

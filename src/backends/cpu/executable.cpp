@@ -213,7 +213,8 @@ std::byte* CpuExecutable::state(std::string_view name) {
 }
 
 Status CpuExecutable::set_param(std::string_view name, const Tensor& value) {
-  RLX_ASSIGN(weights_, weights_->with_param(name, value, plan(), program_->shared->weights));
+  RLX_ASSIGN(weights_, weights_->with_param(name, value, plan(), program_->shared->weights,
+                                            *program_->shared->pool));
   bind();
   return {};
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "rlx/mapped.hpp"
+
 namespace rlx::onnx {
 namespace {
 
@@ -127,7 +129,7 @@ Value Importer::weight(Frame& frame, const std::string& name, Tensor tensor) {
       tensor.dtype() == i8 || tensor.dtype() == u8 || tensor.dtype() == i4 || tensor.dtype() == u4;
   const bool large = (is_float(tensor.dtype()) && tensor.elements() > small_floats) ||
                      (narrow && tensor.elements() > small_integers);
-  if (!frame.top || !large) return frame.graph->constant(std::move(tensor));
+  if (!frame.top || !large) return frame.graph->constant(aligned(tensor));
   const DType dtype = tensor.dtype();
   Dims dims = tensor.dims();
   return frame.graph->param(name, dtype, std::move(dims), std::move(tensor));
@@ -260,7 +262,7 @@ void Importer::want(const Frame& frame, ValueId id) {
 
 void Importer::import_initializers(Frame& frame, const GraphProto& graph) {
   for (const TensorProto& tensor : graph.initializers) {
-    define(frame, tensor.name, weight(frame, tensor.name, source_.load(tensor)));
+    define(frame, tensor.name, weight(frame, tensor.name, source_.load(tensor, true)));
   }
 }
 

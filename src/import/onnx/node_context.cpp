@@ -6,6 +6,7 @@
 
 #include "import/onnx/importer.hpp"
 #include "import/onnx/tensor_data.hpp"
+#include "rlx/mapped.hpp"
 
 namespace rlx::onnx {
 namespace {
@@ -302,7 +303,7 @@ std::optional<Tensor> NodeContext::known(Value value) const {
   const Op& op = graph().node(value.id()).op;
   if (const auto* constant = op.as<op::Constant>()) return constant->value;
   if (const auto* param = op.as<op::Param>()) {
-    if (!param->data.empty()) return param->data;
+    if (!param->data.empty()) return aligned(param->data);
   }
   if (!frame_.shapes->contains(value.id())) importer_.want(frame_, value.id());
   return std::nullopt;

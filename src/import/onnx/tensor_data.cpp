@@ -52,14 +52,16 @@ void unpack(DType dtype, ByteSpan stored, Tensor& tensor) {
 }
 
 Tensor from_stored(DType dtype, const std::vector<std::int64_t>& dims, ByteSpan stored,
-                   const Bytes& owner) {
-  // Small tensors are copied, so that a graph of constants does not hold a file open.
-  constexpr std::size_t worth_sharing = 4096;
+                   const Bytes& owner, bool any_alignment) {
+  // Small tensors are copied, so that a graph of constants does not hold a file open; and where
+  // any alignment will do, medium ones that do not lie well.
+  constexpr std::size_t worth_sharing = 4096, worth_sharing_unaligned = 65536;
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(stored.data()) % std::min<std::size_t>(size_of(dtype), 8) ==
       0;
   const bool as_is = !is_packed(dtype) && dtype != boolean;
-  if (owner.mapped() && aligned && as_is && stored.size() >= worth_sharing) {
+  const bool lies_well = aligned || (any_alignment && stored.size() >= worth_sharing_unaligned);
+  if (owner.mapped() && lies_well && as_is && stored.size() >= worth_sharing) {
     return {dtype, dims, owner.share(stored.data())};
   }
   Tensor tensor(dtype, dims);
@@ -203,7 +205,7 @@ ByteSpan TensorSource::external(const TensorProto& proto, const Bytes*& owner) {
   return owner->span().subspan(offset, length);
 }
 
-Tensor TensorSource::load(const TensorProto& proto) {
+Tensor TensorSource::load(const TensorProto& proto, bool any_alignment) {
   const std::string what = "The tensor (" + proto.name + ")";
   const auto dtype = dtype_of_element(proto.data_type);
   if (!dtype) fail_unsupported("{} has the type {}.", what, element_name(proto.data_type));
@@ -218,7 +220,7 @@ Tensor TensorSource::load(const TensorProto& proto) {
     fail("{} holds {} bytes and its dims want {}.", what, stored.size(),
          stored_size(*dtype, elements));
   }
-  return from_stored(*dtype, proto.dims, stored, *owner);
+  return from_stored(*dtype, proto.dims, stored, *owner, any_alignment);
 }
 
 }  // namespace rlx::onnx

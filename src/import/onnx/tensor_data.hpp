@@ -20,8 +20,9 @@ class TensorSource {
       : model_(std::move(model)), folder_(std::move(folder)) {}
 
   /// Throws where the numbers do not fit the dims, the dtype is not supported, or external data
-  /// lies outside the folder.
-  Tensor load(const TensorProto& proto);
+  /// lies outside the folder. With `any_alignment` a large tensor stays in the file wherever it
+  /// lies there (rlx/mapped.hpp).
+  Tensor load(const TensorProto& proto, bool any_alignment = false);
 
  private:
   ByteSpan external(const TensorProto& proto, const importing::Bytes*& owner);

@@ -1,0 +1,156 @@
+// Arenas of real models against the largest sum of live bytes, counted anew from the plan's text.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+struct Buffer {
+  std::int64_t offset = 0, end = 0;
+  int first = 0, last = 0;
+};
+
+/// The arena's buffers, as a person reads them from the plan.
+std::vector<Buffer> arena_buffers(const std::string& plan) {
+  static const std::regex pattern(
+      R"(buffer \d+ (\w+)\[(\d+)\] arena offset=(\d+) life=(-?\d+)\.\.(-?\d+) .*)");
+  std::vector<Buffer> buffers;
+  std::istringstream lines(plan);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (!std::regex_match(line, match, pattern)) continue;
+    const auto dtype = dtype_named(match[1].str());
+    const std::int64_t bytes =
+        std::stoll(match[2]) * static_cast<std::int64_t>(size_of(dtype.value()));
+    const Buffer buffer{std::stoll(match[3]), std::stoll(match[3]) + (bytes + 63) / 64 * 64,
+                        std::stoi(match[4]), std::stoi(match[5])};
+    if (buffer.first >= 0 && bytes > 0) buffers.push_back(buffer);
+  }
+  return buffers;
+}
+
+/// The largest number of bytes alive at a step; what is taken over in place counts once.
+std::int64_t peak_of_live_bytes(const std::vector<Buffer>& buffers) {
+  std::int64_t peak = 0;
+  int steps = 0;
+  for (const Buffer& buffer : buffers) steps = std::max(steps, buffer.last);
+  for (int step = 0; step <= steps; ++step) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> live;
+    for (const Buffer& buffer : buffers) {
+      if (buffer.first <= step && step <= buffer.last) live.emplace_back(buffer.offset, buffer.end);
+    }
+    std::ranges::sort(live);
+    live.erase(std::unique(live.begin(), live.end()), live.end());
+    std::int64_t bytes = 0;
+    for (const auto& [from, to] : live) bytes += to - from;
+    peak = std::max(peak, bytes);
+  }
+  return peak;
+}
+
+/// Two that live at one step lie apart, or one takes over the other's bytes at its last step.
+void expect_apart(const std::vector<Buffer>& buffers) {
+  for (const Buffer& a : buffers) {
+    for (const Buffer& b : buffers) {
+      if (&a == &b || a.first > b.first || a.last < b.first) continue;
+      const bool apart = a.end <= b.offset || b.end <= a.offset;
+      const bool taken_over = a.offset == b.offset && a.end == b.end && a.last == b.first;
+      EXPECT_TRUE(apart || taken_over) << a.offset << ".." << a.end << " and " << b.offset << ".."
+                                       << b.end << " at step " << b.first;
+    }
+  }
+}
+
+void expect_tight(const CompiledGraph& program, const std::string& name) {
+  const MemoryReport memory = program.query_memory();
+  const std::vector<Buffer> buffers = arena_buffers(program.stage_text("lir").value());
+  ASSERT_FALSE(buffers.empty()) << name;
+  expect_apart(buffers);
+  std::int64_t end = 0;
+  for (const Buffer& buffer : buffers) end = std::max(end, buffer.end);
+  EXPECT_EQ(end, memory.arena_bytes) << name;
+  const std::int64_t peak = peak_of_live_bytes(buffers);
+  EXPECT_EQ(peak, memory.arena_lower_bound_bytes) << name;
+  EXPECT_LE(static_cast<double>(memory.arena_bytes), 1.05 * static_cast<double>(peak)) << name;
+}
+
+/// Symbols as a user might give them: audio models want long inputs, sequences short ones.
+CompileOptions options_for(const Graph& graph) {
+  CompileOptions options;
+  for (const Node& node : graph.nodes()) {
+    const auto* input = node.op.as<op::Input>();
+    if (!input) continue;
+    Dims dims;
+    bool open = false;
+    for (const Dim& dim : node.results[0].shape) {
+      dims.push_back(dim.is_static() ? dim.value() : 1);
+      open = open || !dim.is_static();
+    }
+    if (open) options.input_dims[input->name] = dims;
+  }
+  return options;
+}
+
+std::vector<std::filesystem::path> models() {
+  std::vector<std::filesystem::path> found;
+  const char* corpus = std::getenv("RLX_CORPUS");
+  if (!corpus) return found;
+  for (const char* part : {"models", "onnx/light"}) {
+    const auto folder = std::filesystem::path(corpus) / part;
+    if (!std::filesystem::exists(folder)) continue;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().filename() == "model.onnx") found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+TEST(Memory, arenas_of_the_models_are_tight) {
+  const auto files = models();
+  if (files.empty()) GTEST_SKIP() << "RLX_CORPUS is not set";
+  Session session(Device::cpu);
+  int bound = 0;
+  for (const auto& file : files) {
+    if (std::filesystem::file_size(file) > 32'000'000) continue;
+    const std::string name = file.parent_path().filename().string();
+    const auto graph = import_onnx(file.string());
+    if (!graph.ok()) continue;  // wants dims
+    auto program = session.compile(*graph, options_for(*graph));
+    if (!program.ok() || !program->stage_text("lir").ok()) continue;  // data decides its shapes
+    ++bound;
+    expect_tight(*program, name);
+  }
+  EXPECT_GE(bound, 10);
+}
+
+TEST(Memory, what_is_asked_before_a_run_is_what_runs_use) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 128});
+  const Value w = graph.param("w", f32, {128, 128}, Tensor(f32, {128, 128}));
+  graph.output("y", relu(matmul(relu(matmul(x, w)) + x, w)));
+  Session session(Device::cpu);
+  CompiledGraph program = session.compile(graph).value();
+  const MemoryReport before = program.query_memory();
+  EXPECT_EQ(before.weights_bytes, 128 * 128 * 4);
+  expect_tight(program, "two matmuls");
+  const std::vector<float> input(64 * 128, 1.0f);
+  const void* slots[] = {input.data()};
+  const auto slices = program.run_slots(slots).value();
+  EXPECT_LE(slices[0].offset + slices[0].length, before.arena_bytes);
+  const MemoryReport after = program.query_memory();
+  EXPECT_EQ(after.weights_bytes, before.weights_bytes);
+  EXPECT_EQ(after.arena_bytes, before.arena_bytes);
+  EXPECT_EQ(after.scratch_bytes, before.scratch_bytes);
+}
+
+}  // namespace
+}  // namespace rlx
