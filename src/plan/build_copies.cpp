@@ -42,7 +42,19 @@ void PlanBuilder::add_concat(const Region& region) {
   }
 }
 
+std::int32_t PlanBuilder::dense_weight(ValueId id) {
+  const View& view = placement_.of(id);
+  if (view.offset == 0 && view.is_dense() && graph_.type(view.base).elements() == view.elements())
+    return buffer_of(view.base);
+  const auto known = dense_of_.find(id);
+  if (known != dense_of_.end()) return known->second;
+  const Type& type = graph_.type(id);
+  return dense_of_[id] =
+             add_weight({.view = view, .dtype = type.dtype, .bytes = type.bytes()}, type);
+}
+
 std::int32_t PlanBuilder::dense_buffer(ValueId id) {
+  if (regions_.weight_only[static_cast<std::size_t>(id.node)]) return dense_weight(id);
   const Located located = locate(id);
   const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(located.buffer)];
   if (located.view.offset == 0 && located.view.is_dense() &&
@@ -51,10 +63,6 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
   const auto known = dense_of_.find(id);
   if (known != dense_of_.end()) return known->second;
   const Type& type = graph_.type(id);
-  if (regions_.weight_only[static_cast<std::size_t>(id.node)]) {
-    return dense_of_[id] = add_weight(
-               {.view = placement_.of(id), .dtype = type.dtype, .bytes = type.bytes()}, type);
-  }
   const std::int32_t copy = add_buffer(type, Storage::arena, -1, "copy_" + std::to_string(id.node));
   add_copy(located, copy, View::dense(id, type.dims()), "copy");
   if (!current_ || conditions(*current_).empty()) dense_of_[id] = copy;

@@ -104,7 +104,11 @@ Status PlanBuilder::add_window(const Region& region) {
 ScalarValue PlanBuilder::depthwise_weight(const Node& root, const Region& region,
                                           const Domain& domain, KernelBuffers& buffers,
                                           ExpressionBuilder& expression, bool narrow) {
-  const Located w = locate(root.inputs[1]);
+  // Constant weights are kept with their channels side by side, as lanes read them.
+  const ValueId id = root.inputs[1];
+  const bool constant = regions_.weight_only[static_cast<std::size_t>(id.node)];
+  const Located w =
+      constant ? Located{dense_weight(id), View::dense(id, graph_.type(id).dims())} : locate(id);
   const std::size_t rank = region.dims.size();
   loop::Access access{.buffer = buffers.number(w.buffer, false),
                       .offset = w.view.offset,
@@ -112,7 +116,7 @@ ScalarValue PlanBuilder::depthwise_weight(const Node& root, const Region& region
   access.strides[rank - 1] = w.view.strides.back();
   for (std::size_t i = 0; i + 2 < w.view.dims.size(); ++i)
     access.strides[rank + i] = w.view.strides[i];
-  const ScalarValue value = expression.load(std::move(access), graph_.type(root.inputs[1]).dtype);
+  const ScalarValue value = expression.load(std::move(access), graph_.type(id).dtype);
   return narrow ? expression.builder().cast(value, f32) : value;
 }
 

@@ -85,6 +85,8 @@ class PlanBuilder {
   void add_concat(const Region& region);
   /// A buffer that holds the value densely from its first byte on.
   std::int32_t dense_buffer(ValueId id);
+  /// The same for a value that depends on params and constants alone.
+  std::int32_t dense_weight(ValueId id);
   Status add_host(const Region& region);
   /// Every output has a dense buffer of its own in the arena.
   void add_outputs();

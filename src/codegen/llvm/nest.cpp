@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/llvm/nest_window.hpp"
 #include "codegen/llvm/scalar_values.hpp"
 
 namespace rlx::codegen {
@@ -295,7 +296,14 @@ Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool row
   if (const auto reason = cannot_generate(emitter.kernel, nest.nodes)) {
     return Error{ErrorKind::unsupported, *reason};
   }
-  NestEmitter nest_emitter(emitter, plan_nest(nest, emitter.machine, rows));
+  NestPlan plan = plan_nest(nest, emitter.machine, rows);
+  if (!rows) {
+    const std::vector<NestPass> passes = make_passes(emitter, plan);
+    if (const auto window = plan_window(plan, passes, emitter.machine)) {
+      return emit_window(emitter, plan, passes, *window);
+    }
+  }
+  NestEmitter nest_emitter(emitter, std::move(plan));
   nest_emitter.emit();
   return nest_emitter.shape();
 }

@@ -26,6 +26,12 @@ struct NestPass {
 /// The passes in order; the last one holds the stores that depend on reduced dims.
 std::vector<NestPass> make_passes(Emitter& emitter, const NestPlan& plan);
 
+/// The range of a reduced dim in which the pass's clips of that dim hold; `index`: of all dims that
+/// they depend on.
+std::pair<llvm::Value*, llvm::Value*> emit_bounds(Emitter& emitter, const loop::Nest& nest,
+                                                  const NestPass& pass, int dim,
+                                                  const std::vector<llvm::Value*>& index);
+
 /// Where the code stands: indices of the loops around it, and what is known there.
 struct NestFrame {
   std::vector<llvm::Value*> index;  ///< by dim; null where no loop has been entered
@@ -78,8 +84,6 @@ class NestEmitter {
   void emit_passes(NestFrame frame);
   void run_reductions(NestFrame& frame, const NestPass& pass);
   Values reduced_loops(int dim, const NestFrame& frame, const NestPass& pass, Values state);
-  std::pair<llvm::Value*, llvm::Value*> bounds(int dim, const NestFrame& frame,
-                                               const NestPass& pass);
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;

@@ -14,6 +14,39 @@ std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
+/// Where guards of the pass became bounds of this dim: ceil(-base / c) <= d < ceil((extent - base)
+/// / c).
+std::pair<llvm::Value*, llvm::Value*> emit_bounds(Emitter& emitter, const loop::Nest& nest,
+                                                  const NestPass& pass, int dim,
+                                                  const std::vector<llvm::Value*>& index) {
+  auto& b = emitter.builder;
+  llvm::Value* low = emitter.i64(0);
+  llvm::Value* high = emitter.i64(nest.extents[static_cast<std::size_t>(dim)]);
+  for (const NestPass::Clip& clip : pass.clips) {
+    if (clip.dim != dim) continue;
+    llvm::Value* base = emitter.i64(clip.guard.offset);
+    for (int i = 0; i < nest.parallel_dims; ++i) {
+      const std::int64_t c = clip.guard.coefficients[static_cast<std::size_t>(i)];
+      if (c == 0) continue;
+      base = b.CreateAdd(base, b.CreateMul(index[static_cast<std::size_t>(i)], emitter.i64(c)));
+    }
+    const std::int64_t step = clip.guard.coefficients[static_cast<std::size_t>(dim)];
+    auto steps_to = [&](llvm::Value* distance) {
+      distance = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, emitter.i64(0));
+      if (step == 1) return distance;
+      return b.CreateUDiv(b.CreateAdd(distance, emitter.i64(step - 1)), emitter.i64(step));
+    };
+    low = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, low, steps_to(b.CreateNeg(base)));
+    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high,
+                                   steps_to(b.CreateSub(emitter.i64(clip.guard.extent), base)));
+  }
+  // An empty range must not look like a huge unsigned count.
+  if (!llvm::isa<llvm::Constant>(high)) {
+    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, low);
+  }
+  return {low, high};
+}
+
 void NestEmitter::emit_passes(NestFrame frame) {
   if (plan_.levels > 0) {
     if (plan_.vector_is_reduced()) {
@@ -87,43 +120,10 @@ void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
   }
 }
 
-/// Where guards of the pass became bounds of this dim: ceil(-base / c) <= d < ceil((extent - base)
-/// / c).
-std::pair<llvm::Value*, llvm::Value*> NestEmitter::bounds(int dim, const NestFrame& frame,
-                                                          const NestPass& pass) {
-  auto& b = emitter_.builder;
-  llvm::Value* low = emitter_.i64(0);
-  llvm::Value* high = emitter_.i64(nest_.extents[static_cast<std::size_t>(dim)]);
-  for (const NestPass::Clip& clip : pass.clips) {
-    if (clip.dim != dim) continue;
-    llvm::Value* base = emitter_.i64(clip.guard.offset);
-    for (int i = 0; i < nest_.parallel_dims; ++i) {
-      const std::int64_t c = clip.guard.coefficients[static_cast<std::size_t>(i)];
-      if (c == 0) continue;
-      base =
-          b.CreateAdd(base, b.CreateMul(frame.index[static_cast<std::size_t>(i)], emitter_.i64(c)));
-    }
-    const std::int64_t step = clip.guard.coefficients[static_cast<std::size_t>(dim)];
-    auto steps_to = [&](llvm::Value* distance) {
-      distance = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, emitter_.i64(0));
-      if (step == 1) return distance;
-      return b.CreateUDiv(b.CreateAdd(distance, emitter_.i64(step - 1)), emitter_.i64(step));
-    };
-    low = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, low, steps_to(b.CreateNeg(base)));
-    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high,
-                                   steps_to(b.CreateSub(emitter_.i64(clip.guard.extent), base)));
-  }
-  // An empty range must not look like a huge unsigned count.
-  if (!llvm::isa<llvm::Constant>(high)) {
-    high = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, low);
-  }
-  return {low, high};
-}
-
 NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
                                                const NestPass& pass, Values state) {
   if (dim == plan_.rank()) return emit_points(frame, pass, std::move(state), 0);
-  const auto [low, high] = bounds(dim, frame, pass);
+  const auto [low, high] = emit_bounds(emitter_, nest_, pass, dim, frame.index);
   if (dim == plan_.vector_dim) {
     return vector_loop(low, high, plan_.unroll, std::move(state),
                        [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask,

@@ -1,0 +1,232 @@
+// Reductions over windows, with their borders, strides, tails of channels and epilogues.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "nest_build.hpp"
+#include "nest_fixture.hpp"
+
+namespace rlx::testing {
+namespace {
+
+struct Window {
+  std::vector<std::int64_t> size, kernel, stride, dilation, pad;  ///< by spatial dim
+  std::int64_t images = 1, channels = 1;
+
+  std::int64_t out(std::size_t i) const {
+    return (size[i] + 2 * pad[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1;
+  }
+  std::size_t rank() const { return size.size(); }
+  std::string text() const {
+    return fmt::format("{} images of {} x {}, kernel {} stride {} dilation {} pad {}", images, size,
+                       channels, kernel, stride, dilation, pad);
+  }
+};
+
+enum class Kind { depthwise, two_sums, narrow, largest };
+
+/// Channels last; the domain is (image, spatial..., channel | taps...).
+class WindowBuilder {
+ public:
+  explicit WindowBuilder(const Window& window) : window_(window), nest_(extents(window)) {
+    image_.assign(rank(), 0);
+    out_.assign(rank(), 0);
+    std::int64_t in_step = window.channels, out_step = window.channels;
+    image_[spatial() + 1] = out_[spatial() + 1] = 1;
+    for (std::size_t i = spatial(); i-- > 0;) {
+      image_[i + 1] = in_step * window.stride[i];
+      image_[spatial() + 2 + i] = in_step * window.dilation[i];
+      offset_ -= in_step * window.pad[i];
+      out_[i + 1] = out_step;
+      in_step *= window.size[i];
+      out_step *= window.out(i);
+    }
+    image_[0] = in_step, out_[0] = out_step;
+    in_elements_ = in_step * window.images, out_elements_ = out_step * window.images;
+  }
+
+  loop::Kernel make(Kind kind, bool in_place) {
+    const DType dtype = kind == Kind::narrow ? DType::f16 : DType::f32;
+    const bool largest = kind == Kind::largest;
+    ScalarId x = nest_.load(image(dtype, largest ? -std::numeric_limits<double>::infinity() : 0));
+    if (kind == Kind::narrow) x = nest_.cast(x, DType::f32);
+    ScalarId result = -1;
+    if (largest) {
+      result = nest_.reduce(ReduceKind::max, x);
+    } else {
+      const int weights = this->weights();
+      const ScalarId product = nest_.binary(ScalarOp::mul, x, nest_.load(weights, taps_));
+      result = nest_.reduce(ReduceKind::sum, product);
+      if (kind == Kind::two_sums) {
+        const ScalarId square = nest_.binary(ScalarOp::mul, x, x);
+        const ScalarId squares = nest_.reduce(ReduceKind::sum, square);
+        result = nest_.binary(ScalarOp::add, result, squares);
+      }
+    }
+    std::vector<std::int64_t> along(rank(), 0);
+    along[spatial() + 1] = 1;
+    const int bias = nest_.buffer(DType::f32, window_.channels);
+    result = nest_.binary(ScalarOp::add, result, nest_.load(bias, along));
+    const int out = nest_.buffer(DType::f32, out_elements_);
+    if (in_place) result = nest_.binary(ScalarOp::add, result, nest_.load(out, out_));
+    result = nest_.unary(ScalarOp::tanh, result);
+    nest_.store(out, result, out_);
+    return nest_.kernel(static_cast<int>(spatial()) + 2);
+  }
+
+ private:
+  std::size_t spatial() const { return window_.rank(); }
+  std::size_t rank() const { return 2 * window_.rank() + 2; }
+
+  static std::vector<std::int64_t> extents(const Window& window) {
+    std::vector<std::int64_t> list{window.images};
+    for (std::size_t i = 0; i < window.rank(); ++i) list.push_back(window.out(i));
+    list.push_back(window.channels);
+    list.insert(list.end(), window.kernel.begin(), window.kernel.end());
+    return list;
+  }
+
+  loop::Access image(DType dtype, double fill) {
+    loop::Access access{.buffer = nest_.buffer(dtype, in_elements_),
+                        .offset = offset_,
+                        .strides = image_,
+                        .fill = fill};
+    for (std::size_t i = 0; i < spatial(); ++i) {
+      if (window_.pad[i] == 0) continue;
+      loop::Guard guard{-window_.pad[i], window_.size[i], std::vector<std::int64_t>(rank(), 0)};
+      guard.coefficients[i + 1] = window_.stride[i];
+      guard.coefficients[spatial() + 2 + i] = window_.dilation[i];
+      access.guards.push_back(std::move(guard));
+    }
+    return access;
+  }
+
+  int weights() {
+    taps_.assign(rank(), 0);
+    std::int64_t step = window_.channels;
+    taps_[spatial() + 1] = 1;
+    for (std::size_t i = spatial(); i-- > 0;) {
+      taps_[spatial() + 2 + i] = step;
+      step *= window_.kernel[i];
+    }
+    return nest_.buffer(DType::f32, step);
+  }
+
+  const Window& window_;
+  NestBuilder nest_;
+  std::vector<std::int64_t> image_, out_, taps_;
+  std::int64_t offset_ = 0, in_elements_ = 0, out_elements_ = 0;
+};
+
+void expect_right(const Window& window, Kind kind, bool in_place = false, unsigned seed = 1) {
+  SCOPED_TRACE(window.text());
+  const double tolerance = kind == Kind::narrow ? 1e-3 : 2e-5;
+  expect_as_interpreted(WindowBuilder(window).make(kind, in_place), tolerance, seed);
+}
+
+Window square(std::int64_t size, std::int64_t channels, std::int64_t kernel, std::int64_t stride,
+              std::int64_t dilation = 1) {
+  const std::int64_t pad = dilation * (kernel - 1) / 2;
+  return {.size = {size, size},
+          .kernel = {kernel, kernel},
+          .stride = {stride, stride},
+          .dilation = {dilation, dilation},
+          .pad = {pad, pad},
+          .images = 2,
+          .channels = channels};
+}
+
+TEST(NestWindow, ChannelsFillRegistersOrNot) {
+  for (const std::int64_t channels : {1, 3, 4, 8, 16, 20, 32, 40, 88})
+    expect_right(square(9, channels, 3, 1), Kind::depthwise);
+}
+
+TEST(NestWindow, RowsFromOnePointToManyTiles) {
+  for (const std::int64_t size : {1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 25, 33}) {
+    expect_right(square(size, 16, 3, 1), Kind::depthwise);
+    expect_right(square(size, 24, 5, 2), Kind::depthwise);
+  }
+}
+
+TEST(NestWindow, KernelsStridesAndDilations) {
+  for (const std::int64_t kernel : {1, 2, 3, 5, 7, 11}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      for (const std::int64_t dilation : {1, 2, 5})
+        expect_right(square(18, 16, kernel, stride, dilation), Kind::depthwise);
+    }
+  }
+}
+
+TEST(NestWindow, WindowsLargerThanTheImage) {
+  expect_right(square(4, 16, 9, 1), Kind::depthwise);
+  expect_right(square(4, 16, 9, 1), Kind::largest);
+  expect_right(square(3, 16, 3, 1, 6), Kind::depthwise);
+}
+
+TEST(NestWindow, OneAndThreeSpatialDims) {
+  expect_right({.size = {300},
+                .kernel = {9},
+                .stride = {1},
+                .dilation = {1},
+                .pad = {4},
+                .images = 1,
+                .channels = 40},
+               Kind::depthwise);
+  expect_right({.size = {5, 6, 11},
+                .kernel = {3, 2, 3},
+                .stride = {1, 2, 1},
+                .dilation = {1, 1, 2},
+                .pad = {1, 0, 2},
+                .images = 1,
+                .channels = 18},
+               Kind::depthwise);
+  expect_right({.size = {12, 7},
+                .kernel = {5, 1},
+                .stride = {1, 1},
+                .dilation = {1, 1},
+                .pad = {2, 0},
+                .images = 1,
+                .channels = 16},
+               Kind::depthwise);
+}
+
+TEST(NestWindow, PoolsSharedOperandsAndNarrowFloats) {
+  for (const std::int64_t size : {6, 13, 20}) {
+    expect_right(square(size, 24, 3, 2), Kind::largest);
+    expect_right(square(size, 24, 3, 1), Kind::two_sums);
+    expect_right(square(size, 24, 3, 1), Kind::narrow);
+  }
+}
+
+TEST(NestWindow, ResultsMayLieWhereTheResidualLay) {
+  for (const std::int64_t size : {7, 11, 17, 19})
+    expect_right(square(size, 21, 3, 1), Kind::depthwise, true);
+}
+
+TEST(NestWindow, RandomWindows) {
+  std::mt19937 random(7);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (unsigned round = 0; round < 40; ++round) {
+    Window window{.size = {},
+                  .kernel = {},
+                  .stride = {},
+                  .dilation = {},
+                  .pad = {},
+                  .images = 1,
+                  .channels = pick(1, 50)};
+    for (std::int64_t i = pick(1, 3); i-- > 0;) {
+      window.kernel.push_back(pick(1, 5));
+      window.dilation.push_back(pick(1, 2));
+      const std::int64_t reach = window.dilation.back() * (window.kernel.back() - 1) + 1;
+      window.size.push_back(pick(reach, reach + 14));
+      window.stride.push_back(pick(1, 3));
+      window.pad.push_back(pick(0, reach));
+    }
+    expect_right(window, static_cast<Kind>(pick(0, 3)), pick(0, 1) == 1, round);
+  }
+}
+
+}  // namespace
+}  // namespace rlx::testing
