@@ -48,7 +48,6 @@ class ExpressionBuilder {
         map_(std::move(map)),
         locate_(std::move(locate)),
         buffers_(buffers),
-        nodes_(nodes),
         accesses_(accesses),
         builder_(nodes) {}
 
@@ -75,7 +74,6 @@ class ExpressionBuilder {
   MapStrides map_;
   Locate locate_;
   KernelBuffers& buffers_;
-  std::vector<ScalarNode>& nodes_;
   std::vector<loop::Access>& accesses_;
   ScalarBuilder builder_;
   std::map<ValueId, ScalarValue> values_;
