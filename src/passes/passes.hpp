@@ -29,6 +29,11 @@ Result<Graph> specialise(const Graph& graph, const Bindings& bindings);
 /// Replaces composites by their bodies, except where `keep` says that the device takes them whole.
 Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& keep);
 
+/// Loops and branches in the forms that plans want: weights that their graphs capture stand inside
+/// them, with the operands' static types bound; carries that no iteration changes are captures; a
+/// while is a host_loop.
+Result<Graph> loop_forms(const Graph& graph);
+
 /// Recognises composites that an exporter took apart (table of equations in recognise.cpp).
 Result<Graph> recognise(const Graph& graph);
 

@@ -12,6 +12,7 @@ std::span<const Pass> all_passes() {
     return lower(graph, [](const Node&) { return false; });
   };
   static const Pass passes[] = {{"specialise", specialise_nothing},
+                                {"loop_forms", loop_forms},
                                 {"recognise", recognise},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},

@@ -11,6 +11,7 @@ struct BuildOptions {
   codegen::Target target;
   int threads = 1;
   FusionPolicy fusion;
+  bool is_body = false;  ///< of a loop: outputs are written where slots say
 };
 
 /// The plan of a MIR graph whose types are all static. Errors: unsupported where an op can neither

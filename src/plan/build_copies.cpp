@@ -70,6 +70,11 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
 }
 
 Status PlanBuilder::add_host(const Region& region) {
+  if (const FlatGraph* body = flat_.body_of(region.root)) return add_loop(region, *body);
+  return add_call(region);
+}
+
+Status PlanBuilder::add_call(const Region& region) {
   const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];
   const OpInfo& info = node.op.info();
   if (!info.eval)
@@ -115,6 +120,10 @@ void PlanBuilder::add_outputs() {
     plan_.outputs.push_back(target);
     plan_.output_types.push_back(type);
   }
+  if (!options_.is_body) return;
+  // The loop says where each iteration writes.
+  for (const std::int32_t output : plan_.outputs)
+    plan_.buffers[static_cast<std::size_t>(output)].storage = Storage::slot;
 }
 
 void PlanBuilder::add_output_copy(ValueId value, const Located& located, std::int32_t target) {

@@ -1,10 +1,38 @@
-// Branches side by side: every If becomes predicated nodes and selects.
+// Branches side by side: every If becomes predicated nodes and selects. Bodies of loops likewise.
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
 #include "plan/regions.hpp"
 
 namespace rlx::plan {
 namespace {
+
+const Graph* loop_body(const Op& op) {
+  if (const auto* scan = op.as<op::Scan>()) return scan->body.get();
+  const auto* loop = op.as<op::HostLoop>();
+  return loop ? loop->body.get() : nullptr;
+}
+
+bool has_static_shapes(const Graph& graph);
+
+bool has_static_shapes(const Node& node) {
+  const OpTraits& traits = node.op.info().traits;
+  const bool keeps_state = node.op.is<op::State>() || node.op.is<op::Update>();
+  if (keeps_state || traits.shape_operands || (traits.data_dependent && !traits.control_flow))
+    return false;
+  if (const auto* branch = node.op.as<op::If>()) {
+    if (!has_static_shapes(*branch->then_branch) || !has_static_shapes(*branch->else_branch))
+      return false;
+  }
+  return std::all_of(node.results.begin(), node.results.end(),
+                     [](const Type& type) { return type.is_static(); });
+}
+
+bool has_static_shapes(const Graph& graph) {
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return has_static_shapes(node); });
+}
 
 class Flattening {
  public:
@@ -55,7 +83,20 @@ class Flattening {
                                         const Predicates& predicates) {
     RLX_ASSIGN(auto results, flat_.graph.try_add(std::move(op), inputs, like.name, like.origin));
     flat_.predicates.push_back(predicates);
+    RLX_TRY(add_body(static_cast<std::int32_t>(flat_.predicates.size()) - 1));
     return results;
+  }
+
+  /// The body of a loop, unless only evaluation can follow its shapes.
+  Status add_body(std::int32_t index) {
+    const Op& op = flat_.graph.nodes()[static_cast<std::size_t>(index)].op;
+    const Graph* body = loop_body(op);
+    if (!body || !has_static_shapes(*body)) return {};
+    auto flat = flatten(*body);
+    if (!flat.ok() && flat.error().kind == ErrorKind::unsupported) return {};
+    RLX_ASSIGN(FlatGraph graph, std::move(flat));
+    flat_.bodies.push_back({index, std::make_shared<const FlatGraph>(std::move(graph))});
+    return {};
   }
 
   // if(c, a, b) = select(c, a, b), where a's nodes run only if c, b's only if not c
@@ -95,6 +136,15 @@ Result<FlatGraph> flatten(const Graph& graph) {
   Flattening flattening;
   RLX_ASSIGN(const auto outputs, flattening.add(graph, nullptr, {}));
   return flattening.finish(graph.outputs(), outputs);
+}
+
+std::vector<const Graph*> graphs_of(const FlatGraph& flat) {
+  std::vector<const Graph*> graphs{&flat.graph};
+  for (const FlatGraph::Body& body : flat.bodies) {
+    const std::vector<const Graph*> inner = graphs_of(*body.graph);
+    graphs.insert(graphs.end(), inner.begin(), inner.end());
+  }
+  return graphs;
 }
 
 }  // namespace rlx::plan

@@ -44,7 +44,7 @@ void set_barriers(Plan& plan) {
 }
 
 bool has_interval(const BufferPlan& buffer) {
-  return buffer.storage == Storage::arena && buffer.first_step >= 0;
+  return buffer.storage == Storage::arena && buffer.first_step >= 0 && buffer.within < 0;
 }
 
 std::vector<std::size_t> by_first_step(const Plan& plan) {
@@ -85,6 +85,11 @@ void lay_out_arena(Plan& plan) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     if (has_interval(plan.buffers[i]))
       plan.buffers[i].offset = arena.offsets[interval_of[holder[i]]];
+  }
+  // Buffers of loops lie where their body's plan put them, inside the bytes set apart for it.
+  for (BufferPlan& buffer : plan.buffers) {
+    if (buffer.within >= 0)
+      buffer.offset += plan.buffers[static_cast<std::size_t>(buffer.within)].offset;
   }
   plan.arena_bytes = arena.bytes_total;
   plan.arena_lower_bound_bytes = arena.bytes_lower_bound;

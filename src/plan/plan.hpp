@@ -22,6 +22,7 @@ enum class Storage : std::uint8_t {
   input,   ///< the caller's memory of input `index`
   weight,  ///< weights[index], prepared once
   state,   ///< the named buffer states[index]
+  slot,    ///< where the loop that owns slot `index` says, for each iteration anew
 };
 
 struct BufferPlan {
@@ -32,14 +33,16 @@ struct BufferPlan {
   std::int64_t offset = 0;       ///< bytes in the arena
   std::int32_t first_step = -1;  ///< of its life, inclusive
   std::int32_t last_step = -1;
-  std::string name;  ///< of the value, for people
+  std::int32_t within = -1;  ///< the buffer that holds this one; its offset counts from there
+  std::string name;          ///< of the value, for people
 
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// A value that depends on params and constants alone, in the layout in which kernels read it.
 struct WeightPlan {
-  View view;  ///< of a weight-only value of the MIR graph
+  View view;               ///< of a weight-only value of the MIR graph, or of a loop's body
+  std::int32_t graph = 0;  ///< which: a position in graphs_of
   DType dtype = DType::f32;
   bool packed = false;  ///< else dense, in the view's order
   codegen::PackedLayout layout;
@@ -65,8 +68,8 @@ struct Condition {
 };
 
 struct Step {
-  enum class Kind : std::uint8_t { kernel, host } kind = Kind::kernel;
-  std::int32_t index = -1;            ///< kernels[index] or host_calls[index]
+  enum class Kind : std::uint8_t { kernel, host, loop } kind = Kind::kernel;
+  std::int32_t index = -1;            ///< kernels[index], host_calls[index] or loops[index]
   std::vector<std::int32_t> buffers;  ///< kernel: one for each of its buffers
   std::vector<Condition> conditions;  ///< skipped where one does not hold
   std::int32_t threads = 1;
@@ -76,13 +79,40 @@ struct Step {
   double flops = 0, bytes = 0;
 };
 
+/// A loop: steps that run once for each iteration, on buffers of the same plan.
+struct LoopPlan {
+  /// A value that iterations hand on: read from `initial` at first, then from `result` and `spare`
+  /// in turn; ends up in `result`.
+  struct Carry {
+    std::int32_t initial = -1, result = -1, spare = -1;
+    std::int32_t read_slot = -1, write_slot = -1;
+  };
+  /// A tensor of which each iteration reads or writes one slice along the first axis.
+  struct Slice {
+    std::int32_t whole = -1, slot = -1;
+    std::int64_t bytes = 0;  ///< of one slice
+    bool reversed = false, written = false;
+  };
+  std::vector<Step> steps;
+  std::int64_t trips = -1;       ///< known when the plan is made; -1: no
+  std::int32_t trip_count = -1;  ///< i64 buffer; -1: none
+  std::int32_t start = -1;       ///< bool buffer that says whether there is a first iteration
+  std::int32_t condition = -1;   ///< bool buffer that the steps write; -1: it always goes on
+  std::int32_t counter = -1;     ///< i64 buffer with the number of the iteration
+  std::int32_t going_on = -1;    ///< bool buffer that is true inside; -1: not read
+  std::vector<Carry> carries;
+  std::vector<Slice> slices;
+};
+
 struct Plan {
   std::vector<BufferPlan> buffers;
   std::vector<WeightPlan> weights;
   std::vector<loop::Kernel> kernels;
   std::vector<HostCall> host_calls;
+  std::vector<LoopPlan> loops;
   std::vector<Step> steps;
   std::vector<op::State> states;
+  std::int32_t slots = 0;             ///< addresses that loops set
   std::vector<std::int32_t> inputs;   ///< buffer of each input
   std::vector<std::int32_t> outputs;  ///< buffer of each output, in the arena
   std::vector<Type> output_types;

@@ -88,9 +88,22 @@ class PlanBuilder {
   /// The same for a value that depends on params and constants alone.
   std::int32_t dense_weight(ValueId id);
   Status add_host(const Region& region);
+  Status add_call(const Region& region);
   /// Every output has a dense buffer of its own in the arena.
   void add_outputs();
   void add_output_copy(ValueId value, const Located& located, std::int32_t target);
+
+  // build_loops.cpp
+  /// A loop as a step whose body is a plan of its own, merged into this one.
+  Status add_loop(const Region& region, const FlatGraph& body);
+  /// The buffers of a loop's operands and results, given to the inputs and outputs of its body;
+  /// `touched` gets those that the loop's step reads or writes.
+  std::vector<std::int32_t> bind_body(const Region& region, const Plan& body, LoopPlan& loop,
+                                      std::vector<std::int32_t>& touched);
+  std::int32_t add_slot(const Type& type, const char* name);
+  /// Takes over everything of the body's plan; gives the bytes set apart for its buffers.
+  std::int32_t merge_body(const Region& region, Plan body, std::vector<std::int32_t> renamed,
+                          LoopPlan& loop);
 
   const FlatGraph& flat_;
   const Graph& graph_;

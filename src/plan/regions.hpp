@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,10 +23,27 @@ struct FlatGraph {
     bool operator==(const Predicate&) const = default;
   };
   std::vector<std::vector<Predicate>> predicates;
+  /// The body of a loop (scan, host_loop) among the nodes, where it can be planned.
+  struct Body {
+    std::int32_t node = -1;
+    std::shared_ptr<const FlatGraph> graph;
+  };
+  std::vector<Body> bodies;
+
+  /// The body of that node, or null.
+  const FlatGraph* body_of(std::int32_t node) const {
+    for (const Body& body : bodies)
+      if (body.node == node) return body.graph.get();
+    return nullptr;
+  }
 };
 
+/// The graph and the bodies of its loops in order, each before its own loops: WeightPlan::graph
+/// counts in this list.
+std::vector<const Graph*> graphs_of(const FlatGraph& flat);
+
 /// Puts the nodes of both branches of every If into the graph, under predicates; the If becomes
-/// selects.
+/// selects. Loops whose bodies have static shapes get these as graphs of the same kind.
 Result<FlatGraph> flatten(const Graph& graph);
 
 struct Region {

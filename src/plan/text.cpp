@@ -7,7 +7,7 @@ namespace rlx::plan {
 namespace {
 
 std::string buffer_line(std::size_t index, const BufferPlan& buffer) {
-  constexpr std::string_view storages[] = {"arena", "input", "weight", "state"};
+  constexpr std::string_view storages[] = {"arena", "input", "weight", "state", "slot"};
   std::string line = fmt::format("buffer {} {}[{}] {}", index, name_of(buffer.dtype),
                                  buffer.elements, storages[static_cast<int>(buffer.storage)]);
   if (buffer.storage == Storage::arena) {
@@ -30,15 +30,36 @@ std::string weight_line(std::size_t index, const WeightPlan& weight) {
   return line + "\n";
 }
 
+constexpr std::string_view name_of(Step::Kind kind) {
+  return kind == Step::Kind::kernel ? "kernel" : kind == Step::Kind::host ? "host" : "loop";
+}
+
 std::string step_line(std::size_t index, const Step& step) {
-  std::string line = fmt::format("step {} {} {} buffers=[{}] threads={} barrier={} region={}",
-                                 index, step.kind == Step::Kind::kernel ? "kernel" : "host",
-                                 step.index, fmt::join(step.buffers, ","), step.threads,
-                                 step.barrier_before ? 1 : 0, step.region);
+  std::string line =
+      fmt::format("step {} {} {} buffers=[{}] threads={} barrier={} region={}", index,
+                  name_of(step.kind), step.index, fmt::join(step.buffers, ","), step.threads,
+                  step.barrier_before ? 1 : 0, step.region);
   for (const Condition& condition : step.conditions) {
     line += fmt::format(" if={}{}", condition.holds_if ? "" : "!", condition.buffer);
   }
   return line + "\n";
+}
+
+std::string loop_text(std::size_t index, const LoopPlan& loop) {
+  std::string text =
+      fmt::format("loop {} trips={} trip_count={} start={} condition={} counter={}\n", index,
+                  loop.trips, loop.trip_count, loop.start, loop.condition, loop.counter);
+  for (const LoopPlan::Carry& carry : loop.carries) {
+    text +=
+        fmt::format("  carry initial={} result={} spare={} read_slot={} write_slot={}\n",
+                    carry.initial, carry.result, carry.spare, carry.read_slot, carry.write_slot);
+  }
+  for (const LoopPlan::Slice& slice : loop.slices) {
+    text += fmt::format("  slice whole={} slot={} bytes={}{}\n", slice.whole, slice.slot,
+                        slice.bytes, slice.reversed ? " reversed" : "");
+  }
+  for (std::size_t i = 0; i < loop.steps.size(); ++i) text += "  " + step_line(i, loop.steps[i]);
+  return text;
 }
 
 }  // namespace
@@ -51,6 +72,7 @@ std::string to_text(const Plan& plan) {
   text += fmt::format("inputs [{}] outputs [{}]\n", fmt::join(plan.inputs, ","),
                       fmt::join(plan.outputs, ","));
   for (std::size_t i = 0; i < plan.steps.size(); ++i) text += step_line(i, plan.steps[i]);
+  for (std::size_t i = 0; i < plan.loops.size(); ++i) text += loop_text(i, plan.loops[i]);
   for (std::size_t i = 0; i < plan.host_calls.size(); ++i) {
     text += fmt::format("host {} {} inputs=[{}] outputs=[{}]\n", i, plan.host_calls[i].op.name(),
                         fmt::join(plan.host_calls[i].inputs, ","),

@@ -215,10 +215,13 @@ Result<std::shared_ptr<const Weights>> Weights::with_param(std::string_view name
                                                            ThreadPool& pool) const {
   auto weights = std::make_shared<Weights>(*this);
   weights->params_.insert_or_assign(std::string(name), value);
-  const std::vector<bool> depends = depends_on(graph_->graph, name);
+  std::vector<std::vector<bool>> depends;
+  for (const Graph* graph : graphs_of(*graph_)) depends.push_back(depends_on(*graph, name));
   std::vector<bool> wanted;
-  for (const WeightPlan& weight : plan.weights)
-    wanted.push_back(depends[static_cast<std::size_t>(weight.view.base.node)]);
+  for (const WeightPlan& weight : plan.weights) {
+    const std::vector<bool>& of_graph = depends[static_cast<std::size_t>(weight.graph)];
+    wanted.push_back(of_graph[static_cast<std::size_t>(weight.view.base.node)]);
+  }
   RLX_TRY(weights->fill(plan, wanted, cache, pool));
   return std::shared_ptr<const Weights>(std::move(weights));
 }
@@ -233,7 +236,9 @@ struct Weights::Fresh {
 
 Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
                      ThreadPool& pool) {
-  Evaluation evaluation(graph_->graph, params_);
+  const std::vector<const Graph*> graphs = graphs_of(*graph_);
+  std::vector<Evaluation> evaluations;
+  for (const Graph* graph : graphs) evaluations.emplace_back(*graph, params_);
   const std::vector<bool> host = read_by_host(plan);
   std::vector<Fresh> fresh;
   std::vector<std::pair<std::size_t, std::size_t>> repeated;  // weights that are others' twins
@@ -241,6 +246,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     if (!wanted[i]) continue;
     const WeightPlan& weight = plan.weights[i];
+    Evaluation& evaluation = evaluations[static_cast<std::size_t>(weight.graph)];
     evaluation.missing.clear();
     RLX_ASSIGN(std::optional<Tensor> source, evaluation.value(weight.view.base));
     missing_of_[i] = evaluation.missing;
@@ -251,7 +257,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       kept.insert(bytes_[i].get());
       continue;
     }
-    const Op& base = graph_->graph.node(weight.view.base).op;
+    const Op& base = graphs[static_cast<std::size_t>(weight.graph)]->node(weight.view.base).op;
     const bool shareable = base.is<op::Param>() || base.is<op::Constant>();
     std::string key = shareable ? cache_key(weight, *source) : "";
     bytes_[i] = shareable ? cache.find(key) : nullptr;

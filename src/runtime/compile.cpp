@@ -77,7 +77,8 @@ std::vector<IoInfo> output_infos(const Graph& graph) {
 bool is_static(const Graph& graph) {
   return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     const OpTraits& traits = node.op.info().traits;
-    return !traits.data_dependent && !traits.shape_operands &&
+    // A loop whose results keep their dims waits for no data, however often it runs.
+    return (!traits.data_dependent || traits.control_flow) && !traits.shape_operands &&
            std::all_of(node.results.begin(), node.results.end(),
                        [](const Type& type) { return type.is_static(); });
   });
@@ -101,7 +102,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // HIR -> MIR: composites that the device does not take become primitives, in the forms that
   // regions want.
   const bool fusion = !fusion_is_disabled(options);
-  RLX_ASSIGN(Graph mir, everywhere(hir, [&](const Graph& graph) -> Result<Graph> {
+  RLX_ASSIGN(const Graph formed, passes::loop_forms(hir));
+  RLX_ASSIGN(Graph mir, everywhere(formed, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
                if (fusion) {
                  RLX_ASSIGN(result, passes::recognise(result));

@@ -41,6 +41,17 @@ Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step)
         "no generated kernel takes this op: its reference evaluation runs on one thread";
     return kernel;
   }
+  if (step.kind == plan::Step::Kind::loop) {
+    const plan::LoopPlan& loop = plan.loops[static_cast<std::size_t>(step.index)];
+    for (const plan::LoopPlan::Carry& carry : loop.carries) {
+      note(kernel.reads, carry.initial);
+      note(kernel.writes, carry.result);
+    }
+    for (const plan::LoopPlan::Slice& slice : loop.slices)
+      note(slice.written ? kernel.writes : kernel.reads, slice.whole);
+    kernel.reason = fmt::format("a loop of ({}) steps", loop.steps.size());
+    return kernel;
+  }
   const loop::Kernel& code = plan.kernels[static_cast<std::size_t>(step.index)];
   for (std::size_t i = 0; i < step.buffers.size(); ++i)
     note(code.buffers[i].written ? kernel.writes : kernel.reads, step.buffers[i]);

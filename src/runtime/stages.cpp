@@ -13,7 +13,7 @@ namespace {
 
 bool is_unresolved(const Node& node) {
   const OpTraits& traits = node.op.info().traits;
-  return traits.data_dependent || traits.shape_operands ||
+  return (traits.data_dependent && !traits.control_flow) || traits.shape_operands ||
          std::any_of(node.results.begin(), node.results.end(),
                      [](const Type& type) { return !type.is_static(); });
 }

@@ -35,78 +35,83 @@ void* CpuExecutable::address(std::int32_t index) const {
       return const_cast<std::byte*>(weights_->data(static_cast<std::size_t>(buffer.index)));
     case plan::Storage::state:
       return const_cast<std::byte*>(states_[static_cast<std::size_t>(buffer.index)].data());
-    case plan::Storage::input: return nullptr;  // set by each run
+    case plan::Storage::input:
+    case plan::Storage::slot: return nullptr;  // set by each run, each iteration
   }
   return nullptr;
 }
 
+std::uint32_t CpuExecutable::position_of(std::int32_t buffer) {
+  const auto position = static_cast<std::uint32_t>(pointers_.size());
+  pointers_.push_back(buffer < 0 ? nullptr : address(buffer));
+  if (buffer < 0) return position;
+  const plan::BufferPlan& plan_buffer = plan().buffers[static_cast<std::size_t>(buffer)];
+  const auto index = static_cast<std::size_t>(plan_buffer.index);
+  if (plan_buffer.storage == plan::Storage::input) input_positions_[index].push_back(position);
+  if (plan_buffer.storage == plan::Storage::slot) slot_positions_[index].push_back(position);
+  return position;
+}
+
 void CpuExecutable::bind() {
-  steps_.clear(), pointers_.clear(), slots_.clear(), calls_.clear();
+  steps_.clear(), pointers_.clear(), calls_.clear(), loops_.clear();
+  input_positions_.assign(plan().inputs.size(), {});
+  slot_positions_.assign(static_cast<std::size_t>(plan().slots), {});
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
-  for (const plan::Step& step : plan().steps) {
-    BoundStep bound{.threads = step.threads,
-                    .barrier_before = step.barrier_before,
-                    .pointers = static_cast<std::uint32_t>(pointers_.size())};
-    if (step.kind == plan::Step::Kind::host) {
-      bound.host_call = step.index;
-    } else {
-      const codegen::LoadedKernel& kernel = program_->kernels[static_cast<std::size_t>(step.index)];
-      bound.function = kernel.function;
-      bound.work_items = kernel.work_items;
-      for (const std::int32_t buffer : step.buffers) {
-        const plan::BufferPlan& plan_buffer = plan().buffers[static_cast<std::size_t>(buffer)];
-        if (plan_buffer.storage == plan::Storage::input)
-          slots_.push_back({static_cast<std::uint32_t>(pointers_.size()), plan_buffer.index});
-        pointers_.push_back(address(buffer));
-      }
-    }
-    for (const plan::Condition& condition : step.conditions) {
-      const plan::BufferPlan& buffer = plan().buffers[static_cast<std::size_t>(condition.buffer)];
-      bound.conditions.push_back(
-          {static_cast<const std::byte*>(address(condition.buffer)), condition.holds_if});
-      bound.condition_inputs.push_back(buffer.storage == plan::Storage::input ? buffer.index : -1);
-    }
-    steps_.push_back(std::move(bound));
-  }
+  for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
+  for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
   error_flag_ =
       plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
 }
 
+CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
+  BoundStep bound{.threads = step.threads,
+                  .barrier_before = step.barrier_before,
+                  .pointers = static_cast<std::uint32_t>(pointers_.size())};
+  switch (step.kind) {
+    case plan::Step::Kind::host: bound.host_call = step.index; break;
+    case plan::Step::Kind::loop: bound.loop = step.index; break;
+    case plan::Step::Kind::kernel:
+      const codegen::LoadedKernel& kernel = program_->kernels[static_cast<std::size_t>(step.index)];
+      bound.function = kernel.function;
+      bound.work_items = kernel.work_items;
+      for (const std::int32_t buffer : step.buffers) position_of(buffer);
+      break;
+  }
+  for (const plan::Condition& condition : step.conditions)
+    bound.conditions.emplace_back(position_of(condition.buffer), condition.holds_if);
+  return bound;
+}
+
 void CpuExecutable::bind_call(const plan::HostCall& call) {
-  BoundCall bound;
+  BoundCall bound{.inputs = {}, .outputs = {}, .pointers = 0};
+  bound.pointers = static_cast<std::uint32_t>(pointers_.size());
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (call.inputs[i] < 0) {
-      bound.inputs.emplace_back();
-      bound.input_slots.push_back(-1);
-      continue;
-    }
-    const plan::BufferPlan& buffer = plan().buffers[static_cast<std::size_t>(call.inputs[i])];
-    bound.inputs.emplace_back(buffer.dtype, call.input_dims[i],
-                              static_cast<const std::byte*>(address(call.inputs[i])));
-    bound.input_slots.push_back(buffer.storage == plan::Storage::input ? buffer.index : -1);
+    position_of(call.inputs[i]);
+    bound.inputs.emplace_back();
+    if (call.inputs[i] < 0) continue;
+    const DType dtype = plan().buffers[static_cast<std::size_t>(call.inputs[i])].dtype;
+    bound.inputs.back() = {dtype, call.input_dims[i], nullptr};
   }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    position_of(call.outputs[i]);
     const DType dtype = plan().buffers[static_cast<std::size_t>(call.outputs[i])].dtype;
-    bound.outputs.push_back(
-        {dtype, call.output_dims[i], static_cast<std::byte*>(address(call.outputs[i]))});
+    bound.outputs.push_back({dtype, call.output_dims[i], nullptr});
   }
   calls_.push_back(std::move(bound));
 }
 
-bool CpuExecutable::holds(const BoundStep& step, std::span<const void* const> inputs) const {
-  for (std::size_t i = 0; i < step.conditions.size(); ++i) {
-    const std::int32_t slot = step.condition_inputs[i];
-    const auto* value = slot >= 0
-                            ? static_cast<const std::byte*>(inputs[static_cast<std::size_t>(slot)])
-                            : step.conditions[i].first;
-    if ((*value != std::byte{0}) != step.conditions[i].second) return false;
-  }
-  return true;
+bool CpuExecutable::holds(const BoundStep& step) const {
+  return std::all_of(step.conditions.begin(), step.conditions.end(), [&](const auto& condition) {
+    return is_true(condition.first) == condition.second;
+  });
 }
 
 void CpuExecutable::run_host(const BoundStep& step) {
   if (!host_status_.ok()) return;
-  const BoundCall& call = calls_[static_cast<std::size_t>(step.host_call)];
+  BoundCall& call = calls_[static_cast<std::size_t>(step.host_call)];
+  std::uint32_t at = call.pointers;
+  for (TensorView& input : call.inputs) input.data = static_cast<std::byte*>(pointers_[at++]);
+  for (MutableTensorView& out : call.outputs) out.data = static_cast<std::byte*>(pointers_[at++]);
   const Op& op = plan().host_calls[static_cast<std::size_t>(step.host_call)].op;
   try {
     host_status_ = op.info().eval(op.attributes(), EvalArgs{call.inputs, call.outputs});
@@ -117,7 +122,13 @@ void CpuExecutable::run_host(const BoundStep& step) {
   }
 }
 
-void CpuExecutable::run_step(const BoundStep& step, int worker, int workers) {
+void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
+  const int workers = team ? team->size() : 1;
+  if (step.loop >= 0) {
+    const bool alone = step.threads == 1;
+    if (!alone || worker == 0) run_loop(step.loop, worker, alone ? nullptr : team);
+    return;
+  }
   if (step.host_call >= 0) {
     if (worker == 0) run_host(step);
     return;
@@ -132,15 +143,9 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, int workers) {
 }
 
 void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
-  inputs_ = inputs;
-  for (const InputSlot& slot : slots_)
-    pointers_[slot.pointer] = const_cast<void*>(inputs[static_cast<std::size_t>(slot.input)]);
-  for (BoundCall& call : calls_) {
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-      if (call.input_slots[i] < 0) continue;
-      call.inputs[i].data =
-          static_cast<const std::byte*>(inputs[static_cast<std::size_t>(call.input_slots[i])]);
-    }
+  for (std::size_t i = 0; i < input_positions_.size(); ++i) {
+    for (const std::uint32_t position : input_positions_[i])
+      pointers_[position] = const_cast<void*>(inputs[i]);
   }
   if (error_flag_) *error_flag_ = 0;
   host_status_ = Status();
@@ -163,14 +168,14 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
   set_inputs(inputs);
   if (program_->threads == 1) {
     for (const BoundStep& step : steps_) {
-      if (step.conditions.empty() || holds(step, inputs)) run_step(step, 0, 1);
+      if (step.conditions.empty() || holds(step)) run_step(step, 0, nullptr);
     }
     return outcome();
   }
   program_->shared->pool->run_team(program_->threads, [this](int worker, Team& team) {
     for (const BoundStep& step : steps_) {
       if (step.barrier_before) team.barrier();
-      if (step.conditions.empty() || holds(step, inputs_)) run_step(step, worker, team.size());
+      if (step.conditions.empty() || holds(step)) run_step(step, worker, &team);
     }
   });
   return outcome();
@@ -186,7 +191,7 @@ Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* cons
       for (std::size_t i = 0; i < steps_.size(); ++i) {
         team.barrier();
         const auto start = std::chrono::steady_clock::now();
-        if (holds(steps_[i], inputs)) run_step(steps_[i], worker, team.size());
+        if (holds(steps_[i])) run_step(steps_[i], worker, &team);
         team.barrier();
         if (worker == 0)
           samples[i].push_back(

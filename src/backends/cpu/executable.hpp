@@ -46,37 +46,58 @@ class CpuExecutable final : public Executable {
   }
 
  private:
-  /// A step with everything resolved to addresses.
+  /// A step with everything resolved to addresses. Positions count in pointers_.
   struct BoundStep {
     codegen::KernelFunction function = nullptr;
     std::int64_t work_items = 0;
     std::int32_t threads = 1;
     bool barrier_before = false;
-    std::int32_t host_call = -1;
-    std::uint32_t pointers = 0;  ///< first of the step's addresses in pointers_
-    std::vector<std::pair<const std::byte*, bool>> conditions;
-    std::vector<std::int32_t> condition_inputs;
-  };
-  /// An address that every run sets anew.
-  struct InputSlot {
-    std::uint32_t pointer = 0;
-    std::int32_t input = 0;
+    std::int32_t host_call = -1, loop = -1;
+    std::uint32_t pointers = 0;  ///< position of the step's first address
+    std::vector<std::pair<std::uint32_t, bool>> conditions;  ///< position of a bool, and its value
   };
   struct BoundCall {
     std::vector<TensorView> inputs;
     std::vector<MutableTensorView> outputs;
-    std::vector<std::int32_t> input_slots;  ///< by operand: the program's input, or -1
+    std::uint32_t pointers = 0;  ///< of the inputs, then of the outputs
+  };
+  /// Positions of a loop's buffers, in the order of its plan.
+  struct BoundLoop {
+    struct Carry {
+      std::uint32_t initial = 0, result = 0, spare = 0;
+    };
+    std::vector<BoundStep> steps;
+    std::uint32_t trip_count = 0, start = 0, condition = 0, counter = 0, going_on = 0;
+    std::vector<Carry> carries;
+    std::vector<std::uint32_t> wholes;  ///< of the slices
   };
 
   void bind();
   void* address(std::int32_t buffer) const;
+  /// A new entry of pointers_ for the buffer (-1: null); runs and loops keep it up to date.
+  std::uint32_t position_of(std::int32_t buffer);
+  BoundStep bind_step(const plan::Step& step);
   void bind_call(const plan::HostCall& call);
-  bool holds(const BoundStep& step, std::span<const void* const> inputs) const;
-  void run_step(const BoundStep& step, int worker, int workers);
+  BoundLoop bind_loop(const plan::LoopPlan& loop);
+  bool holds(const BoundStep& step) const;
+  /// `team` is null where one worker runs all.
+  void run_step(const BoundStep& step, int worker, Team* team);
   void run_host(const BoundStep& step);
   void set_inputs(std::span<const void* const> inputs);
   Status check_ready() const;
   Status outcome() const;
+
+  // executable_loops.cpp
+  /// Called by all members of a team, or with a null team by one worker.
+  void run_loop(std::int32_t index, int worker, Team* team);
+  std::int64_t most_trips(const plan::LoopPlan& plan, const BoundLoop& loop) const;
+  static bool writes_result(const plan::LoopPlan& plan, std::int64_t step);
+  void begin_iteration(const plan::LoopPlan& plan, const BoundLoop& loop, std::int64_t step);
+  void finish_loop(const plan::LoopPlan& plan, const BoundLoop& loop, std::int64_t steps);
+  void set_slot(std::int32_t slot, void* address);
+  bool is_true(std::uint32_t position) const {
+    return *static_cast<const std::byte*>(pointers_[position]) != std::byte{0};
+  }
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const plan::Weights> weights_;
@@ -86,11 +107,12 @@ class CpuExecutable final : public Executable {
   std::vector<Tensor> states_;
   std::vector<BoundStep> steps_;
   std::vector<void*> pointers_;
-  std::vector<InputSlot> slots_;
+  std::vector<std::vector<std::uint32_t>> input_positions_;  ///< by input: set by every run
+  std::vector<std::vector<std::uint32_t>> slot_positions_;   ///< by slot: set by loops
   std::vector<BoundCall> calls_;
+  std::vector<BoundLoop> loops_;
   std::int32_t* error_flag_ = nullptr;
   Status host_status_;
-  std::span<const void* const> inputs_;
 };
 
 }  // namespace rlx::cpu
