@@ -219,7 +219,8 @@ class CompiledGraph {
   const CompileReport& report() const;
   /// The text form at that stage: "hir", "mir" or "lir". Byte-stable.
   Result<std::string> stage_text(std::string_view stage) const;
-  /// The plan with its reasons (rlx/cost.hpp). Needs bound shapes.
+  /// The plan with its reasons (rlx/cost.hpp). Needs bound shapes, or a run before: then it is the
+  /// plan of that run's first part.
   Result<Explanation> explain() const;
   /// Times every kernel over `runs` runs on the inputs of the last run.
   Result<std::vector<KernelProfile>> profile(int runs);

@@ -80,8 +80,9 @@ GraphIoProfile profile_plan_io(const CompiledGraph& program) {
 }
 
 Result<Explanation> CompiledGraph::explain() const {
-  if (!impl_->bound) return bad_input("An explanation needs bound shapes: give the dims.");
-  const StaticProgram& program = *impl_->bound;
+  if (!impl_->bound && !impl_->last_stage)
+    return bad_input("An explanation needs bound shapes: give the dims, or run the program once.");
+  const StaticProgram& program = impl_->bound ? *impl_->bound : impl_->last_stage->program();
   const plan::Plan& plan = program.executable->plan();
   Explanation explanation;
   for (const plan::BufferPlan& buffer : plan.buffers)

@@ -48,6 +48,7 @@ int run_command(int count, char** arguments) {
   add_check(app, action);
   add_bench(app, action);
   add_inspect(app, action);
+  add_explain(app, action);
   add_devices(app, action);
   add_ops(app, action);
   add_opt(app, action);

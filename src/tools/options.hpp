@@ -61,6 +61,7 @@ void add_run(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_opt(CLI::App& app, Action& action);

@@ -1,0 +1,121 @@
+// rlx explain: the plan of a model, with predicted and measured times, and the reasons.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "tools/explain.hpp"
+#include "tools/model_input.hpp"
+
+namespace rlx::tools {
+namespace {
+
+struct ExplainOptions : ModelOptions {
+  bool measure = false;
+  std::string trace, page;
+};
+
+Status write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) return bad_input("The file ({}) cannot be written.", path);
+  return {};
+}
+
+/// Whole runs, and then each kernel apart; the medians.
+Status measure(CompiledGraph& program, const PreparedModel& model, Report& report) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<NamedInput> inputs = named_inputs(model);
+  std::vector<double> times;
+  const auto end = Clock::now() + std::chrono::milliseconds(300);
+  for (int run = 0; run < 3 || (Clock::now() < end && run < 1'000); ++run) {
+    const auto start = Clock::now();
+    RLX_TRY(program.run(inputs));
+    const std::chrono::duration<double, std::milli> time = Clock::now() - start;
+    if (run > 0) times.push_back(time.count());
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  report.measured_ms = times[times.size() / 2];
+  const int runs = std::clamp(static_cast<int>(300 / std::max(report.measured_ms, 0.01)), 3, 200);
+  RLX_ASSIGN(const std::vector<KernelProfile> profiles, program.profile(runs));
+  for (const KernelProfile& profile : profiles) report.measured_us.push_back(profile.median_us);
+  return {};
+}
+
+std::string display_name(Device device) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == device) return info.display_name;
+  }
+  return std::string(name_of(device));
+}
+
+Result<int> explain_verb(const ExplainOptions& options) {
+  RLX_ASSIGN(const PreparedModel model, prepare_model(options));
+  RLX_ASSIGN(CompiledGraph program, compile_model(options, model));
+  Report report{.model = std::filesystem::path(options.model).filename().string(),
+                .notes = model.notes,
+                .device = display_name(program.device())};
+  Result<Explanation> plan = program.explain();
+  if (!plan.ok()) {
+    // Data decides shapes: a run makes the parts.
+    RLX_TRY(program.run(named_inputs(model)));
+    plan = program.explain();
+    report.notes.push_back(
+        fmt::format("the data decides shapes and splits the program; this is the first of {} parts",
+                    program.report().stages));
+  }
+  RLX_ASSIGN(report.plan, std::move(plan));
+  const bool whole = report.plan.kernels.empty() || program.report().stages == 1;
+  if (options.measure && !whole)
+    return bad_input("Kernels of a split program ({} parts) cannot be measured one by one.",
+                     program.report().stages);
+  if (options.measure) RLX_TRY(measure(program, model, report));
+  if (!options.trace.empty()) RLX_TRY(write_file(options.trace, explain_trace(report)));
+  if (!options.page.empty()) RLX_TRY(write_file(options.page, explain_page(report)));
+  fmt::print("{}", options.json ? explain_json(report) : explain_text(report));
+  return exit_done;
+}
+
+}  // namespace
+
+std::string time_text(double us) {
+  if (us < 100) return fmt::format("{:.1f} us", us);
+  if (us < 1e3) return fmt::format("{:.0f} us", us);
+  return us < 1e6 ? fmt::format("{:.2f} ms", us / 1e3) : fmt::format("{:.2f} s", us / 1e6);
+}
+
+std::string size_text(double bytes) {
+  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 1e6) return fmt::format("{:.1f} KB", bytes / 1e3);
+  return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes / 1e6)
+                     : fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+std::vector<std::int64_t> live_bytes(const Explanation& plan) {
+  std::vector<std::int64_t> live(plan.kernels.size(), 0);
+  for (const Explanation::Buffer& buffer : plan.buffers) {
+    if (buffer.storage != "arena") continue;
+    const int last = std::min(buffer.last_kernel, static_cast<int>(live.size()) - 1);
+    for (int step = std::max(buffer.first_kernel, 0); step <= last; ++step)
+      live[static_cast<std::size_t>(step)] += buffer.bytes;
+  }
+  return live;
+}
+
+void add_explain(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App* command = app.add_subcommand("explain", "The plan of a model, and why it is so");
+  add_model_options(*command, *options);
+  command->add_flag("--measure", options->measure, "Time each kernel beside its prediction");
+  command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing");
+  command->add_option("--html", options->page, "Write a page that shows the plan");
+  command->callback([options, &action] { action = [options] { return explain_verb(*options); }; });
+}
+
+}  // namespace rlx::tools

@@ -1,0 +1,169 @@
+// rlx explain as JSON, and as a trace for Perfetto.
+#include <nlohmann/json.hpp>
+
+#include "tools/explain.hpp"
+
+namespace rlx::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json profile_json(const GraphIoProfile& io) {
+  return {{"kernel_launches", io.kernel_launches},
+          {"sync_points", io.sync_points},
+          {"host_output_bytes", io.host_output_bytes},
+          {"device_traffic_bytes", io.device_traffic_bytes}};
+}
+
+Json kernels_json(const Report& report) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
+    const Explanation::Kernel& kernel = report.plan.kernels[i];
+    Json item = {{"index", i},
+                 {"name", kernel.name},
+                 {"region", kernel.region},
+                 {"threads", kernel.threads},
+                 {"flops", kernel.flops},
+                 {"bytes", kernel.bytes},
+                 {"predicted_us", kernel.predicted_us},
+                 {"bound", kernel.bound},
+                 {"reads", kernel.reads},
+                 {"writes", kernel.writes},
+                 {"reason", kernel.reason}};
+    if (report.is_measured()) item["measured_us"] = report.measured_us[i];
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+Json questions_json(const Explanation& plan) {
+  Json list = Json::array();
+  for (const FusionQuestion& question : plan.questions) {
+    list.push_back({{"what", question.what},
+                    {"kind", question.kind},
+                    {"before", profile_json(question.before)},
+                    {"after", profile_json(question.after)},
+                    {"work_added_ns", question.work_added_ns},
+                    {"score_ns", question.score_ns},
+                    {"fused", question.fused}});
+  }
+  return list;
+}
+
+Json devices_json(const DeviceChoice& choice) {
+  Json list = Json::array();
+  for (const DeviceChoice::Candidate& candidate : choice.candidates) {
+    list.push_back(
+        {{"device", name_of(candidate.device)},
+         {"eligible", candidate.eligible},
+         {"chosen", candidate.device == choice.device},
+         {"predicted_ms", candidate.predicted_ns < 0 ? Json() : Json(candidate.predicted_ns / 1e6)},
+         {"calibrated", candidate.calibrated},
+         {"reason", candidate.reason}});
+  }
+  return list;
+}
+
+Json buffers_json(const Explanation& plan) {
+  Json list = Json::array();
+  for (const Explanation::Buffer& buffer : plan.buffers) {
+    list.push_back({{"name", buffer.name},
+                    {"storage", buffer.storage},
+                    {"dtype", buffer.dtype},
+                    {"bytes", buffer.bytes},
+                    {"offset", buffer.offset},
+                    {"first_kernel", buffer.first_kernel},
+                    {"last_kernel", buffer.last_kernel}});
+  }
+  return list;
+}
+
+Json claims_json(const Explanation& plan) {
+  Json list = Json::array();
+  for (const Explanation::Claim& claim : plan.claims) {
+    list.push_back({{"op", claim.op},
+                    {"origin", claim.origin},
+                    {"taken", claim.taken},
+                    {"reason", claim.reason}});
+  }
+  return list;
+}
+
+std::string dumped(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Kernels one after the other on a track; times in us.
+void add_track(const Report& report, int track, const char* name, bool measured, Json& events) {
+  events.push_back({{"ph", "M"},
+                    {"pid", 1},
+                    {"tid", track},
+                    {"name", "thread_name"},
+                    {"args", {{"name", name}}}});
+  double start = 0;
+  for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
+    const Explanation::Kernel& kernel = report.plan.kernels[i];
+    const double duration = measured ? report.measured_us[i] : kernel.predicted_us;
+    events.push_back({{"ph", "X"},
+                      {"pid", 1},
+                      {"tid", track},
+                      {"name", kernel.name},
+                      {"cat", measured ? "measured" : "predicted"},
+                      {"ts", start},
+                      {"dur", duration},
+                      {"args",
+                       {{"kernel", i},
+                        {"region", kernel.region},
+                        {"threads", kernel.threads},
+                        {"flops", kernel.flops},
+                        {"bytes", kernel.bytes},
+                        {"limit", kernel.bound}}}});
+    start += duration;
+  }
+}
+
+}  // namespace
+
+std::string explain_json(const Report& report) {
+  const Explanation& plan = report.plan;
+  Json json = {{"model", report.model},        {"device", name_of(plan.devices.device)},
+               {"device_name", report.device}, {"device_reason", plan.devices.reason},
+               {"notes", report.notes},        {"predicted_ms", plan.predicted_ms}};
+  if (report.measured_ms >= 0) json["measured_ms"] = report.measured_ms;
+  json["planning_ms"] = plan.planning_ms;
+  json["graph_io"] = profile_json(plan.static_io);
+  json["plan_io"] = profile_json(plan.planned_io);
+  json["memory"] = {{"weights_bytes", plan.memory.weights_bytes},
+                    {"arena_bytes", plan.memory.arena_bytes},
+                    {"arena_lower_bound_bytes", plan.memory.arena_lower_bound_bytes},
+                    {"scratch_bytes", plan.memory.scratch_bytes}};
+  json["kernels"] = kernels_json(report);
+  json["buffers"] = buffers_json(plan);
+  json["questions"] = questions_json(plan);
+  json["claims"] = claims_json(plan);
+  json["devices"] = devices_json(plan.devices);
+  return dumped(json);
+}
+
+std::string explain_trace(const Report& report) {
+  Json events = Json::array();
+  events.push_back({{"ph", "M"},
+                    {"pid", 1},
+                    {"name", "process_name"},
+                    {"args", {{"name", report.model + " on " + report.device}}}});
+  add_track(report, 1, "predicted", false, events);
+  if (report.is_measured()) add_track(report, 2, "measured", true, events);
+  const std::vector<std::int64_t> live = live_bytes(report.plan);
+  double start = 0;
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    events.push_back({{"ph", "C"},
+                      {"pid", 1},
+                      {"name", "arena"},
+                      {"ts", start},
+                      {"args", {{"live bytes", live[i]}}}});
+    start += report.is_measured() ? report.measured_us[i] : report.plan.kernels[i].predicted_us;
+  }
+  return dumped({{"traceEvents", events}, {"displayTimeUnit", "ns"}});
+}
+
+}  // namespace rlx::tools
