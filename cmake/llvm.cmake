@@ -16,6 +16,7 @@ rlx_llvm_config(LLVM_SYSTEM_LIBS --link-static --system-libs)
 rlx_llvm_config(LLVM_LDFLAGS --ldflags)
 
 add_library(rlx_llvm SHARED ${RLX_LLVM_SOURCES}
+  ${CMAKE_CURRENT_SOURCE_DIR}/src/codegen/machine.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/src/codegen/loop.cpp ${CMAKE_CURRENT_SOURCE_DIR}/src/graph/scalar.cpp)
 target_include_directories(rlx_llvm SYSTEM PRIVATE ${LLVM_INCLUDE})
 target_include_directories(rlx_llvm PRIVATE

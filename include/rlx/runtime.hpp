@@ -162,6 +162,7 @@ struct KernelProfile {
   double median_us = 0;
   double flops = 0;
   double bytes = 0;
+  double predicted_us = 0;  ///< what the cost model says of it
 };
 
 struct Explanation;

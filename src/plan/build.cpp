@@ -8,6 +8,7 @@
 #include "graph/op_info.hpp"
 #include "plan/layout_arena.hpp"
 #include "plan/plan_builder.hpp"
+#include "plan/predict.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -29,6 +30,7 @@ Result<Plan> PlanBuilder::run() {
   current_ = nullptr;
   add_outputs();
   lay_out_arena(plan_);
+  choose_threads(plan_, options_.model, options_.threads);
   return std::move(plan_);
 }
 
@@ -127,26 +129,19 @@ std::vector<Condition> PlanBuilder::conditions(const Region& region) {
   return list;
 }
 
-std::int32_t PlanBuilder::threads_for(double flops, double bytes) const {
-  constexpr double flops_per_us = 6e4, bytes_per_us = 1.5e4, worthwhile_us = 8;
-  const double microseconds = std::max(flops / flops_per_us, bytes / bytes_per_us);
-  return microseconds < worthwhile_us ? 1 : options_.threads;
-}
-
 double PlanBuilder::bytes_touched(const BufferPlan& buffer, double points) {
   const auto bytes = static_cast<double>(buffer.bytes());
   return points == 0 ? bytes : std::min(bytes, points * static_cast<double>(size_of(buffer.dtype)));
 }
 
 void PlanBuilder::add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers,
-                             std::string name, double flops, double points, double work) {
+                             std::string name, double flops, double points) {
   Step step{.kind = Step::Kind::kernel,
             .index = static_cast<std::int32_t>(plan_.kernels.size()),
             .buffers = std::move(buffers)};
   for (const std::int32_t buffer : step.buffers)
     step.bytes += bytes_touched(plan_.buffers[static_cast<std::size_t>(buffer)], points);
   step.flops = flops;
-  step.threads = threads_for(flops + work, step.bytes);
   step.name = std::move(name);
   if (current_) {
     step.region = region_text(*current_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/code.hpp"
+#include "cost/machine_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/regions.hpp"
 
@@ -9,7 +10,8 @@ namespace rlx::plan {
 
 struct BuildOptions {
   codegen::Target target;
-  int threads = 1;
+  cost::MachineModel model;  ///< decides the threads of the steps
+  int threads = 1;           ///< at most
   FusionPolicy fusion;
   bool is_body = false;  ///< of a loop: outputs are written where slots say
 };

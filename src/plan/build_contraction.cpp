@@ -25,7 +25,7 @@ Status PlanBuilder::add_contraction(const Region& region) {
   loop::Kernel kernel{{}, std::move(contraction)};
   kernel.buffers = buffers.declared;
   add_kernel(std::move(kernel), buffers.plan_buffers, root.op.is<op::Conv>() ? "conv" : "matmul",
-             flops, 0, 0);
+             flops, 0);
   return {};
 }
 
@@ -242,11 +242,7 @@ void PlanBuilder::add_recurrence(const Region& region) {
   const double cells = points_of(projected.dims());
   loop::Kernel kernel{buffers.declared, std::move(walk)};
   add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence",
-             2 * cells * static_cast<double>(layout.units), 0, 8 * cells);
-  // A direction of a batch row walks alone.
-  Step& step = plan_.steps.back();
-  step.threads = static_cast<std::int32_t>(
-      std::min<std::int64_t>(step.threads, layout.directions * layout.batch));
+             2 * cells * static_cast<double>(layout.units), 0);
 }
 
 void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout,
@@ -273,7 +269,7 @@ void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout
   const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch,
                                       layout.columns(), layout.inputs});
   loop::Kernel kernel{buffers.declared, std::move(c)};
-  add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0, 0);
+  add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0);
 }
 
 }  // namespace rlx::plan

@@ -10,9 +10,8 @@ void PlanBuilder::finish_nest(loop::Nest nest, const Domain& domain, KernelBuffe
   nest.parallel_dims = domain.parallel_dims;
   if (uses_indices) nest.error_buffer = buffers.number(error_buffer(), true);
   const double points = points_of(domain.extents);
-  const double work = points * static_cast<double>(nest.nodes.size()) / 2;
   loop::Kernel kernel{buffers.declared, std::move(nest)};
-  add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points, work);
+  add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points);
 }
 
 Status PlanBuilder::add_nest(const Region& region) {

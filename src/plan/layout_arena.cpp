@@ -35,14 +35,6 @@ void set_lifetimes(Plan& plan) {
   }
 }
 
-// A step waits unless it and the one before both run on worker 0 alone.
-void set_barriers(Plan& plan) {
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    plan.steps[i].barrier_before =
-        i > 0 && (plan.steps[i].threads > 1 || plan.steps[i - 1].threads > 1);
-  }
-}
-
 bool has_interval(const BufferPlan& buffer) {
   return buffer.storage == Storage::arena && buffer.first_step >= 0 && buffer.within < 0;
 }
@@ -58,7 +50,6 @@ std::vector<std::size_t> by_first_step(const Plan& plan) {
 
 void lay_out_arena(Plan& plan) {
   set_lifetimes(plan);
-  set_barriers(plan);
   // A buffer that takes over another's bytes lies where that one lies: one interval for both.
   const std::vector<std::int32_t> taken_over = find_in_place(plan);
   write_in_place(plan, taken_over);

@@ -6,7 +6,7 @@
 namespace rlx::plan {
 
 /// Sets first_step, last_step and offset of every arena buffer, the arena's size and its lower
-/// bound, and which steps wait for the ones before.
+/// bound.
 void lay_out_arena(Plan& plan);
 
 }  // namespace rlx::plan

@@ -77,6 +77,8 @@ struct Step {
   std::string name;            ///< kernel kind: "matmul", "nest", ...
   std::string region;          ///< the ops inside: "dot_general+add+gelu"
   double flops = 0, bytes = 0;
+  double predicted_ns = 0;  ///< on `threads` threads, barriers not counted
+  std::string bound;        ///< what the prediction says limits it: compute, memory, launch
 };
 
 /// A loop: steps that run once for each iteration, on buffers of the same plan.
@@ -121,6 +123,7 @@ struct Plan {
   std::int64_t arena_lower_bound_bytes = 0;
   std::vector<FusionQuestion> questions;  ///< what the planner asked, in its order
   double planning_ms = 0;                 ///< forming the regions took so long
+  double predicted_ns = 0;  ///< of a run, barriers included
 };
 
 /// The text of a plan, byte-stable.

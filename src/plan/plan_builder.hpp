@@ -37,15 +37,11 @@ class PlanBuilder {
   std::int32_t error_buffer();
   std::string region_text(const Region& region) const;
   std::vector<Condition> conditions(const Region& region);
-  /// Threads that pay: a few microseconds of work each at least. The cost model decides here in a
-  /// later issue.
-  std::int32_t threads_for(double flops, double bytes) const;
   /// A map touches no more elements of a buffer than it has points; 0 points: all of the buffer.
   static double bytes_touched(const BufferPlan& buffer, double points);
-  /// `points`: of the domain of a nest, 0 for a contraction. `work`: scalar operations besides
-  /// `flops`.
+  /// `points`: of the domain of a nest, 0 for a contraction.
   void add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers, std::string name,
-                  double flops, double points, double work);
+                  double flops, double points);
   /// Values of the region that other steps read.
   bool is_stored(std::int32_t index) const;
 

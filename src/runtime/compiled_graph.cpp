@@ -402,7 +402,8 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
          .threads = step.threads,
          .median_us = times[i],
          .flops = step.flops,
-         .bytes = step.bytes});
+         .bytes = step.bytes,
+         .predicted_us = step.predicted_ns * 1e-3});
   }
   return profiles;
 }

@@ -27,7 +27,9 @@ Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step)
                              .region = step.region,
                              .threads = step.threads,
                              .flops = step.flops,
-                             .bytes = step.bytes};
+                             .bytes = step.bytes,
+                             .predicted_us = step.predicted_ns * 1e-3,
+                             .bound = step.bound};
   const auto note = [](std::vector<int>& list, std::int32_t buffer) {
     if (std::find(list.begin(), list.end(), buffer) == list.end()) list.push_back(buffer);
   };
@@ -59,19 +61,6 @@ Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step)
   return kernel;
 }
 
-/// What the device's model says of one kernel, in us, and what limits it.
-void predict(Explanation::Kernel& kernel, const BackendCostModel& model) {
-  constexpr std::int64_t large = 1 << 10;
-  const bool product = kernel.name == "matmul" || kernel.name == "conv";
-  const double rate = model.sgemm_gflops(large, large, large) / std::max(model.num_threads, 1) *
-                      kernel.threads * (product ? 1 : 0.25);
-  const double compute = kernel.flops / rate, memory = kernel.bytes / model.memory_bw;
-  kernel.predicted_us = (model.dispatch_overhead_ns + std::max(compute, memory)) / 1e3;
-  kernel.bound = std::max(compute, memory) < model.dispatch_overhead_ns ? "launch"
-                 : compute > memory                                     ? "compute"
-                                                                        : "memory";
-}
-
 }  // namespace
 
 GraphIoProfile profile_plan_io(const CompiledGraph& program) {
@@ -87,12 +76,8 @@ Result<Explanation> CompiledGraph::explain() const {
   Explanation explanation;
   for (const plan::BufferPlan& buffer : plan.buffers)
     explanation.buffers.push_back(explain_buffer(buffer));
-  const auto model = BackendCostModel::preset(device(), program.report.threads);
-  for (const plan::Step& step : plan.steps) {
-    explanation.kernels.push_back(explain_step(plan, step));
-    if (model) predict(explanation.kernels.back(), *model);
-    explanation.predicted_ms += explanation.kernels.back().predicted_us / 1e3;
-  }
+  for (const plan::Step& step : plan.steps) explanation.kernels.push_back(explain_step(plan, step));
+  explanation.predicted_ms = plan.predicted_ns * 1e-6;
   explanation.questions = plan.questions;
   explanation.planning_ms = plan.planning_ms;
   explanation.claims = program.claims;

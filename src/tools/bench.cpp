@@ -143,7 +143,7 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"arena_bytes", memory.arena_bytes},
             {"arena_lower_bound_bytes", memory.arena_lower_bound_bytes},
             {"peak_rss_bytes", peak_rss_bytes()},
-            {"predicted_ms", report.predicted_ms},
+            {"predicted_ms", rounded(report.predicted_ms, 5)},
             {"others", rounded(samples.others, 3)}};
   if (samples.allocations_per_run) json["allocations_per_run"] = *samples.allocations_per_run;
   return json;

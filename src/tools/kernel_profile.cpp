@@ -30,6 +30,7 @@ nlohmann::ordered_json profile_rows(const std::vector<KernelProfile>& kernels,
                     {"shape", kernel.shape},
                     {"threads", kernel.threads},
                     {"median_us", rounded(kernel.median_us)},
+                    {"predicted_us", rounded(kernel.predicted_us)},
                     {"flops", kernel.flops},
                     {"bytes", kernel.bytes},
                     {"limit_us", rounded(least_us(kernel, peaks))},
@@ -44,13 +45,13 @@ void print_profile(const std::vector<KernelProfile>& kernels, const MachinePeaks
     total += kernel.median_us;
     limit += least_us(kernel, peaks);
   }
-  fmt::print("\n{:>10} {:>6} {:>9} {:>8} {:>6} {:>2}  kernel [shape]: region\n", "us", "share",
-             "GFLOP/s", "GB/s", "limit", "t");
+  fmt::print("\n{:>10} {:>6} {:>10} {:>9} {:>8} {:>6} {:>2}  kernel [shape]: region\n", "us",
+             "share", "predicted", "GFLOP/s", "GB/s", "limit", "t");
   for (const KernelProfile& kernel : kernels) {
     const double us = std::max(kernel.median_us, 1e-3);
-    fmt::print("{:>10.2f} {:>5.1f}% {:>9.2f} {:>8.2f} {:>5.0f}%{} {:>2}  {} [{}]: {}\n",
+    fmt::print("{:>10.2f} {:>5.1f}% {:>10.2f} {:>9.2f} {:>8.2f} {:>5.0f}%{} {:>2}  {} [{}]: {}\n",
                kernel.median_us, 100 * kernel.median_us / std::max(total, 1e-3),
-               kernel.flops / us * 1e-3, kernel.bytes / us * 1e-3,
+               kernel.predicted_us, kernel.flops / us * 1e-3, kernel.bytes / us * 1e-3,
                100 * least_us(kernel, peaks) / us, bound_of(kernel, peaks)[0], kernel.threads,
                kernel.name, kernel.shape, kernel.region);
   }

@@ -44,6 +44,7 @@ class CpuBackend final : public Backend {
         request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
     RLX_ASSIGN(program->plan,
                plan::build_plan(*request.graph, {.target = shared_->library->target(),
+                                                 .model = shared_->model,
                                                  .threads = threads,
                                                  .fusion = {request.fusion}}));
     const codegen::CodeStatistics before = shared_->library->statistics();
@@ -59,6 +60,7 @@ class CpuBackend final : public Backend {
       request.report->generated_kernels = static_cast<int>(after.generated - before.generated);
       request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
       request.report->threads = program->threads;
+      request.report->predicted_ms = program->plan.predicted_ns * 1e-6;
     }
     RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights,
                                                     *shared_->pool));
@@ -76,6 +78,7 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
   auto shared = std::make_shared<Shared>();
   const int threads = options.threads > 0 ? options.threads : default_thread_count();
   RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
+  shared->model = cost::preset_for(codegen::host_cpu(), shared->library->target());
   shared->pool = std::make_unique<ThreadPool>(threads);
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(shared), threads));
 }

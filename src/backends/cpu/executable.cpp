@@ -181,33 +181,53 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
   return outcome();
 }
 
+namespace {
+
+/// The mean of the middle half: clocks tick in steps of many ns, which a median cannot see through.
+double middle_mean(std::vector<double>& samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t first = samples.size() / 4, last = samples.size() - first;
+  double sum = 0;
+  for (std::size_t i = first; i < last; ++i) sum += samples[i];
+  return sum / static_cast<double>(last - first);
+}
+
+}  // namespace
+
 Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs,
                                                       int runs) {
   RLX_TRY(check_ready());
-  std::vector<std::vector<double>> samples(steps_.size());
-  for (int run = 0; run < runs; ++run) {
+  using Clock = std::chrono::steady_clock;
+  const auto nanoseconds = [](Clock::duration time) {
+    return std::chrono::duration<double, std::nano>(time).count();
+  };
+  // Short programs run more often, as their steps are near the clock's resolution.
+  constexpr int most_runs = 2000;
+  constexpr auto least_time = std::chrono::milliseconds(50);
+  // One list more for nothing at all: what the clock and the barriers cost themselves.
+  std::vector<std::vector<double>> samples(steps_.size() + 1);
+  for (std::vector<double>& list : samples)
+    list.reserve(static_cast<std::size_t>(std::max(runs, most_runs)));
+  const auto begin = Clock::now();
+  for (int run = 0; run < runs || (run < most_runs && Clock::now() - begin < least_time); ++run) {
     set_inputs(inputs);
     program_->shared->pool->run_team(program_->threads, [&](int worker, Team& team) {
-      for (std::size_t i = 0; i < steps_.size(); ++i) {
+      for (std::size_t i = 0; i <= steps_.size(); ++i) {
         team.barrier();
-        const auto start = std::chrono::steady_clock::now();
-        if (holds(steps_[i])) run_step(steps_[i], worker, &team);
+        const auto start = Clock::now();
+        if (i < steps_.size() && holds(steps_[i])) run_step(steps_[i], worker, &team);
         team.barrier();
-        if (worker == 0)
-          samples[i].push_back(
-              std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-                  .count());
+        if (worker == 0) samples[i].push_back(nanoseconds(Clock::now() - start));
       }
     });
     RLX_TRY(outcome());
   }
-  std::vector<double> medians;
-  for (std::vector<double>& list : samples) {
-    std::nth_element(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2),
-                     list.end());
-    medians.push_back(list[list.size() / 2]);
-  }
-  return medians;
+  std::vector<double> times;
+  for (std::vector<double>& list : samples) times.push_back(middle_mean(list));
+  const double nothing = times.back();
+  times.pop_back();
+  for (double& time : times) time = std::max(time - nothing, 1.0) * 1e-3;
+  return times;
 }
 
 std::byte* CpuExecutable::state(std::string_view name) {

@@ -7,6 +7,7 @@
 #include "backends/backend.hpp"
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
+#include "cost/machine_model.hpp"
 #include "plan/weights.hpp"
 
 namespace rlx::cpu {
@@ -16,6 +17,7 @@ struct Shared {
   std::unique_ptr<codegen::CodeLibrary> library;
   std::unique_ptr<ThreadPool> pool;
   plan::WeightCache weights;
+  cost::MachineModel model;  ///< what predicts times
 };
 
 /// What the clones of a program share.

@@ -1,27 +1,9 @@
-// The machine's facts and the control flow that all emitters use.
+// The control flow that all emitters use.
 #include "codegen/llvm/emitter.hpp"
 
 #include <llvm/IR/Constants.h>
 
-#include <string_view>
-
 namespace rlx::codegen {
-
-Machine machine_of(const Target& target) {
-  Machine machine;
-  machine.isa = target.isa;
-  if (target.isa == Isa::portable) return machine;
-  machine.fma = machine.f16c = true;
-  machine.vector_bytes = 32;
-  if (target.isa == Isa::avx2) return machine;
-  machine.vector_bytes = 64;
-  machine.registers = 32;
-  machine.masks = true;
-  const std::string_view features = target.features;
-  machine.vnni = features.find("+avx512vnni") != std::string_view::npos;
-  machine.bf16_dot = features.find("+avx512bf16") != std::string_view::npos;
-  return machine;
-}
 
 void Emitter::loop(llvm::Value* first, llvm::Value* last, std::int64_t step,
                    const std::function<void(llvm::Value*)>& body) {

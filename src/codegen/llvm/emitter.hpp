@@ -9,28 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "codegen/code.hpp"
+#include "codegen/machine.hpp"
 
 namespace rlx::codegen {
-
-/// What the instruction set of a target offers to the emitters.
-struct Machine {
-  Isa isa = Isa::portable;
-  unsigned vector_bytes = 16;  ///< 16, 32 or 64
-  unsigned registers = 16;     ///< vector registers
-  bool fma = false;            ///< fused multiply-add in hardware
-  bool f16c = false;           ///< f16 <-> f32 conversions in hardware
-  bool masks = false;     ///< masked loads and stores of every element size are cheap (AVX-512)
-  bool vnni = false;      ///< AVX512-VNNI may be used
-  bool bf16_dot = false;  ///< AVX512-BF16 dot products may be used
-
-  /// Lanes of one register for elements of so many bytes.
-  unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }
-};
-
-/// The facts of a target; false where its features name something that its ISA class lacks is no
-/// error.
-Machine machine_of(const Target& target);
 
 /// One kernel function under construction. `builder` stands at the end of the block where code goes
 /// next.

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "codegen/llvm/emitter.hpp"
+#include "codegen/machine.hpp"
 
 namespace rlx::codegen {
 

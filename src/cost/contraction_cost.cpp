@@ -1,0 +1,184 @@
+// The work of contractions: register blocks with their multiply-adds, taps at borders, panels that
+// are copied, and the epilogue.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/llvm/contraction_plan.hpp"
+#include "cost/kernel_work.hpp"
+
+namespace rlx::cost {
+namespace {
+
+class ContractionCost {
+ public:
+  ContractionCost(const loop::Contraction& contraction, std::span<const loop::Buffer> buffers,
+                  const MachineModel& model)
+      : contraction_(contraction),
+        buffers_(buffers),
+        model_(model),
+        a_dtype_(buffers[static_cast<std::size_t>(contraction.a_buffer)].dtype),
+        b_dtype_(buffers[static_cast<std::size_t>(contraction.b_buffer)].dtype),
+        plan_(codegen::plan_contraction(contraction, a_dtype_, b_dtype_,
+                                        {model.machine.vector_bytes, model.machine.registers})) {}
+
+  void add_to(KernelWork& work) {
+    work.items = static_cast<double>(plan_.work_items);
+    if (plan_.work_items == 0) return;
+    const double batches = d(plan_.batches), column_blocks = d(plan_.column_blocks);
+    const double tall = d(plan_.row_blocks - plan_.short_blocks);
+    const double calls = batches * column_blocks;
+    double block_ns =
+        d(plan_.short_blocks) * block(plan_.one_height ? plan_.block_rows + 1 : plan_.block_rows);
+    if (tall > 0) block_ns += tall * block(plan_.block_rows + 1);
+    work.compute += calls * block_ns;
+    work.compute += border_ns() * calls;
+    work.compute += epilogue_ns();
+    work.overhead += calls * d(plan_.row_blocks) * model_.row_block + work.items * model_.item;
+    add_panels(work);
+    work.flops += 2 * batches * d(plan_.rows) * d(plan_.columns) * d(plan_.depth);
+    if (!contraction_.row_epilogue.nodes.empty()) {
+      KernelWork rows;
+      add_nest(rows, contraction_.row_epilogue, buffers_, model_, true);
+      work.compute += rows.compute;
+      work.overhead += rows.overhead;
+      work.flops += rows.flops;
+    }
+    add_streams(work);
+  }
+
+ private:
+  static double d(std::int64_t value) { return static_cast<double>(value); }
+  static bool narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
+
+  /// ns of one k step of a block of so many rows.
+  double step(std::int64_t rows) const {
+    const double registers = d(rows) * plan_.vectors;
+    const double sets = std::clamp<double>(std::floor(8 / registers), 1, 4);
+    const double multiply = registers / model_.fma_per_cycle *
+                            (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
+    const double loads = (d(rows) + plan_.vectors) / model_.loads_per_cycle;
+    const double latency = model_.fma_latency / sets;
+    double ns = std::max({multiply, loads, latency}) * model_.cycle;
+    const DType columns =
+        plan_.column_source == codegen::ColumnSource::scratch ? contraction_.accumulator : b_dtype_;
+    if (narrow(columns)) ns += plan_.vectors * model_.narrow_ns;
+    if (narrow(a_dtype_)) ns += d(rows) * model_.narrow_ns / 2;
+    return ns;
+  }
+
+  double block(std::int64_t rows) const {
+    // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
+    const double ends = (model_.fma_latency + d(rows) * plan_.vectors) * model_.cycle;
+    return d(plan_.panel_steps) * step(rows) + ends;
+  }
+
+  /// Blocks that touch the border find the rows of every tap anew.
+  double border_ns() const {
+    if (plan_.guards.empty()) return 0;
+    constexpr double long_run = 16;
+    const double taps = d(plan_.depth) / std::max(1.0, d(plan_.k.back().extent));
+    const bool all = d(plan_.k.back().extent) >= long_run || plan_.k.size() == plan_.k_open.size();
+    double share = 1;
+    if (!all) {
+      double inside = 1;
+      for (const loop::Guard& guard : contraction_.a_guards) inside *= inside_of(guard);
+      // A block has many rows: one at the border is enough.
+      share = std::min(1.0, (1 - inside) * std::sqrt(d(plan_.block_rows)) + 0.02);
+    }
+    return share * d(plan_.row_blocks) * taps * model_.tap;
+  }
+
+  /// The share of positions at which no tap leaves A in this guard's dim.
+  double inside_of(const loop::Guard& guard) const {
+    const std::size_t first = contraction_.batch_extents.size();
+    double low = d(guard.offset), high = d(guard.offset);
+    for (std::size_t i = 0; i < contraction_.k_extents.size(); ++i) {
+      const double c = d(guard.coefficients[first + contraction_.m_extents.size() + i]);
+      (c < 0 ? low : high) += c * d(contraction_.k_extents[i] - 1);
+    }
+    for (std::size_t i = 0; i < contraction_.m_extents.size(); ++i) {
+      const double c = d(guard.coefficients[first + i]), extent = d(contraction_.m_extents[i]);
+      if (c <= 0) continue;
+      const double from = std::max(0.0, std::ceil(-low / c));
+      const double to = std::min(extent, std::ceil((d(guard.extent) - high) / c));
+      return std::clamp((to - from) / extent, 0.0, 1.0);
+    }
+    return 1;
+  }
+
+  double epilogue_ns() const {
+    const double tiles = d(plan_.batches) * d(plan_.rows) * d(plan_.column_blocks) * plan_.vectors;
+    double alu = 0, loads = 0, stores = 0;
+    for (const ScalarNode& node : contraction_.nodes) {
+      if (node.op == ScalarOp::load) {
+        const loop::Access& access = contraction_.accesses[static_cast<std::size_t>(node.index)];
+        const std::int64_t stride = access.strides.back();
+        const bool alone = std::abs(stride) > 1 || !access.indirect.empty();
+        loads += alone ? plan_.lanes : 1;
+        if (alone) alu += model_.gather_lane_ns * plan_.lanes;
+        if (narrow(buffers_[static_cast<std::size_t>(access.buffer)].dtype))
+          alu += model_.narrow_ns;
+        continue;
+      }
+      alu += node_ns(node, contraction_.nodes, model_);
+    }
+    for (const loop::Store& store : contraction_.stores) {
+      const bool alone = std::abs(store.access.strides.back()) > 1;
+      stores += alone ? plan_.lanes : 1;
+      if (alone) alu += model_.gather_lane_ns * plan_.lanes;
+      if (narrow(buffers_[static_cast<std::size_t>(store.access.buffer)].dtype))
+        alu += model_.narrow_ns;
+    }
+    const double one = std::max({alu, loads / model_.loads_per_cycle * model_.cycle,
+                                 stores / model_.stores_per_cycle * model_.cycle});
+    return tiles * one;
+  }
+
+  /// Panels that items copy into their scratch.
+  void add_panels(KernelWork& work) const {
+    if (plan_.column_source != codegen::ColumnSource::scratch) return;
+    const double elements = d(plan_.depth) * d(plan_.block_columns) * d(plan_.column_blocks);
+    const double times = d(plan_.batches) * (plan_.whole_rows ? d(plan_.row_groups) : 1);
+    const bool contiguous = contraction_.b_n_stride == 1 || contraction_.b_packed;
+    const double per_vector = contiguous ? 2 * model_.cycle : model_.gather_lane_ns * plan_.lanes;
+    work.compute += times * elements / plan_.lanes * per_vector;
+  }
+
+  /// A and B are read again and again; what does not fit into L1 streams from farther away.
+  void add_streams(KernelWork& work) const {
+    const double a_bytes = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
+    const double panel =
+        d(plan_.depth) * d(plan_.block_columns) * static_cast<double>(size_of(b_dtype_));
+    const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
+    const double batches = d(plan_.batches);
+    const double groups = plan_.whole_rows ? d(plan_.row_groups) : 1;
+    // The panel comes back for every row block, unless it stays in L1.
+    const double again = batches * d(plan_.column_blocks) *
+                         (d(plan_.row_blocks) - (plan_.whole_rows ? groups : 1)) * panel;
+    if (panel > 0.8 * l1) work.read[panel > 0.8 * l2 ? 2 : 1] += again;
+    // A comes back for every column block.
+    const double a_again = batches * (d(plan_.column_blocks) - 1) * a_bytes;
+    if (a_bytes > 0.5 * l1) work.read[a_bytes > 0.7 * l2 ? 2 : 1] += a_again;
+    if (plan_.whole_rows && groups > 1) {
+      const double b_bytes = panel * d(plan_.column_blocks);
+      work.read[b_bytes > 0.7 * l2   ? 2
+                : b_bytes > 0.8 * l1 ? 1
+                                     : 0] += batches * (groups - 1) * b_bytes;
+    }
+  }
+
+  const loop::Contraction& contraction_;
+  std::span<const loop::Buffer> buffers_;
+  const MachineModel& model_;
+  const DType a_dtype_, b_dtype_;
+  const codegen::ContractionPlan plan_;
+};
+
+}  // namespace
+
+void add_contraction(KernelWork& work, const loop::Contraction& contraction,
+                     std::span<const loop::Buffer> buffers, const MachineModel& model) {
+  ContractionCost(contraction, buffers, model).add_to(work);
+}
+
+}  // namespace rlx::cost

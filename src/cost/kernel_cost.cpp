@@ -1,0 +1,139 @@
+// What all kinds of kernels share: nodes, traffic, and workers.
+#include "cost/kernel_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/kernel_work.hpp"
+
+namespace rlx::cost {
+namespace {
+
+bool is_narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
+
+/// Streams and instructions overlap, but not wholly: near a tie both show.
+double overlapped(double compute, double memory) {
+  const double longer = std::max(compute, memory), shorter = std::min(compute, memory);
+  return longer <= 0 ? 0 : longer * std::cbrt(1 + std::pow(shorter / longer, 3));
+}
+
+}  // namespace
+
+double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
+               const MachineModel& model) {
+  switch (node.op) {
+    case ScalarOp::constant:
+    case ScalarOp::load:
+    case ScalarOp::accumulator: return 0;
+    default: break;
+  }
+  double ns = model.op(node.op);
+  const bool compares = node.op >= ScalarOp::equal && node.op <= ScalarOp::greater_equal;
+  const DType dtype =
+      compares && node.a >= 0 ? nodes[static_cast<std::size_t>(node.a)].dtype : node.dtype;
+  if (is_float(dtype) && size_of(dtype) == 8) return ns * model.wide_factor;
+  if (is_narrow(dtype)) return ns + model.narrow_ns;
+  const bool divides =
+      node.op == ScalarOp::div || node.op == ScalarOp::rem || node.op == ScalarOp::mod;
+  // Integers divide lane by lane.
+  if (is_integer(dtype) && divides)
+    return model.cycle * 6 * model.machine.vector_bytes / static_cast<double>(size_of(dtype));
+  if (is_integer(dtype) && node.op == ScalarOp::mul && size_of(dtype) == 8) ns *= 3;
+  if (node.op == ScalarOp::cast && node.a >= 0 &&
+      is_narrow(nodes[static_cast<std::size_t>(node.a)].dtype))
+    return model.narrow_ns;
+  return ns;
+}
+
+void add_read(KernelWork& work, const loop::Buffer& buffer, const Residency* residency,
+              double bytes, const MachineModel& model) {
+  const double whole =
+      static_cast<double>(buffer.elements) * static_cast<double>(size_of(buffer.dtype));
+  const double touched = std::min(bytes, whole);
+  if (residency) {
+    double sum = 0;
+    for (const double part : residency->bytes) sum += part;
+    const double share = sum > 0 ? touched / sum : 0;
+    for (std::size_t level = 0; level < level_count; ++level)
+      work.read[level] += residency->bytes[level] * share;
+    work.crossing += touched * residency->other_core;
+    return;
+  }
+  std::size_t level = 0;
+  while (level < 3 && touched > static_cast<double>(model.cache_bytes[level])) ++level;
+  work.read[level] += touched;
+}
+
+void add_write(KernelWork& work, const loop::Buffer& buffer, const Residency* residency,
+               double bytes, const MachineModel& model) {
+  KernelWork moved;
+  add_read(moved, buffer, residency, bytes, model);
+  for (std::size_t level = 0; level < level_count; ++level)
+    work.written[level] += moved.read[level];
+  work.crossing += moved.crossing;
+}
+
+void add_traffic(KernelWork& work, const loop::Kernel& kernel,
+                 std::span<const Residency> residencies, double points, const MachineModel& model) {
+  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const loop::Buffer& buffer = kernel.buffers[i];
+    const Residency* residency = i < residencies.size() ? &residencies[i] : nullptr;
+    const double bytes = points * static_cast<double>(size_of(buffer.dtype));
+    if (buffer.written) {
+      add_write(work, buffer, residency, bytes, model);
+    } else {
+      add_read(work, buffer, residency, bytes, model);
+    }
+  }
+}
+
+KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
+                   const MachineModel& model) {
+  KernelWork work;
+  if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
+    add_nest(work, *nest, kernel.buffers, model, false);
+    double points = 1;
+    for (const std::int64_t extent : nest->extents) points *= static_cast<double>(extent);
+    add_traffic(work, kernel, residencies, points, model);
+  } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
+    add_contraction(work, *contraction, kernel.buffers, model);
+    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+  } else {
+    add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
+    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+  }
+  return work;
+}
+
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads) {
+  const double items = std::max(work.items, 1.0);
+  const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
+  // The worker with the most items.
+  const double share = std::ceil(items / workers) / items;
+  KernelTime time;
+  time.compute = work.compute * share + work.copied;
+  time.overhead = model.kernel + work.overhead * share;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    double read = model.read[level], write = model.write[level];
+    if (workers > 1) {
+      // What all cores share gives each of them less.
+      const double all = level == 3 ? model.memory_all : level == 2 ? model.l3_all : 0;
+      if (all > 0) {
+        const double less = std::min(1.0, all / (workers * read));
+        read *= less, write *= less;
+      }
+    }
+    time.memory += work.read[level] * share / read + work.written[level] * share / write;
+  }
+  if (workers > 1) time.memory += work.crossing * share / model.other_core;
+  time.ns = time.overhead + overlapped(time.compute, time.memory);
+  time.flops = work.flops;
+  return time;
+}
+
+KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
+                   const MachineModel& model, int threads) {
+  return time_of(work_of(kernel, residencies, model), model, threads);
+}
+
+}  // namespace rlx::cost

@@ -1,0 +1,51 @@
+// Predicts how long a generated kernel takes, from its loop IR alone: the blocks and loops that its
+// code will have, what their instructions cost, and where its data comes from.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "codegen/loop.hpp"
+#include "cost/machine_model.hpp"
+
+namespace rlx::cost {
+
+/// Where the bytes of one of a kernel's buffers lie when it starts.
+struct Residency {
+  std::array<double, level_count> bytes{};  ///< by level; their sum is what the kernel may touch
+  double other_core = 0;  ///< of them, share in [0, 1] that another worker wrote last
+};
+
+/// A prediction for one kernel on so many threads. All in ns, of the slowest worker.
+struct KernelTime {
+  double ns = 0;        ///< the whole
+  double compute = 0;   ///< instructions, data in L1
+  double memory = 0;    ///< moving the data, instructions free
+  double overhead = 0;  ///< calls, items, loops
+  double flops = 0;     ///< of all workers; a transcendental counts as what it costs
+};
+
+/// What a kernel does, without threads: so that trying thread counts costs little.
+struct KernelWork {
+  double items = 1;    ///< what workers share out
+  double compute = 0;  ///< ns of one worker doing all
+  double overhead = 0;
+  double flops = 0;
+  std::array<double, level_count> read{}, written{};  ///< bytes that come from, go to each level
+  double crossing = 0;  ///< bytes that come out of another core's cache with several workers
+  double copied = 0;    ///< ns that every worker spends anew (panels copied by each)
+};
+
+/// residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it fits.
+KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
+                   const MachineModel& model);
+
+/// The time of that work on `threads` workers, barriers not counted.
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads);
+
+/// Both at once.
+KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
+                   const MachineModel& model, int threads);
+
+}  // namespace rlx::cost
