@@ -41,7 +41,7 @@ struct Rules<op::Lstm> {
   using A = op::Lstm;
   static constexpr std::string_view name = "lstm";
   static constexpr Arity arity{3, 8};
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields =
       std::tuple{field("direction", &A::direction), field("activations", &A::activations),
                  field("alphas", &A::alphas),       field("betas", &A::betas),
@@ -90,6 +90,9 @@ struct Rules<op::Lstm> {
     store_all<double>(args.out(2), cells);
     return {};
   }
+  static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
+    return recurrent_body(a, graph, inputs);
+  }
   static OpCost cost(const A&, std::span<const Type* const> inputs, std::span<const Type> results) {
     return recurrent_cost(inputs, results);
   }
@@ -131,7 +134,7 @@ struct Rules<op::Gru> {
   using A = op::Gru;
   static constexpr std::string_view name = "gru";
   static constexpr Arity arity{3, 6};
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields = std::tuple{
       field("direction", &A::direction), field("activations", &A::activations),
       field("alphas", &A::alphas),       field("betas", &A::betas),
@@ -175,6 +178,9 @@ struct Rules<op::Gru> {
         });
     return {};
   }
+  static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
+    return recurrent_body(a, graph, inputs);
+  }
   static OpCost cost(const A&, std::span<const Type* const> inputs, std::span<const Type> results) {
     return recurrent_cost(inputs, results);
   }
@@ -203,7 +209,7 @@ struct Rules<op::Rnn> {
   using A = op::Rnn;
   static constexpr std::string_view name = "rnn";
   static constexpr Arity arity{3, 6};
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields =
       std::tuple{field("direction", &A::direction), field("activations", &A::activations),
                  field("alphas", &A::alphas), field("betas", &A::betas), field("clip", &A::clip)};
@@ -226,6 +232,9 @@ struct Rules<op::Rnn> {
           }
         });
     return {};
+  }
+  static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
+    return recurrent_body(a, graph, inputs);
   }
   static OpCost cost(const A&, std::span<const Type* const> inputs, std::span<const Type> results) {
     return recurrent_cost(inputs, results);

@@ -62,6 +62,9 @@ using CellStep = std::function<void(std::int64_t direction, std::int64_t item, s
 /// the last h [D,B,H].
 void run_recurrent(const RecurrentLayer& layer, const EvalArgs& args, const CellStep& step);
 
+/// The layer as matmuls and a scan for each direction. Dims must be static.
+Values recurrent_body(const Op& op, Graph& graph, std::span<const Value> inputs);
+
 /// Two FLOPs for each weight, step and item.
 OpCost recurrent_cost(std::span<const Type* const> inputs, std::span<const Type> results);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/weight_only.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -12,18 +13,7 @@ namespace {
 /// Copies values that depend on params and constants alone from one graph into another.
 class WeightCopier {
  public:
-  explicit WeightCopier(const Graph& from) : from_(from), is_weight_(from.nodes().size()) {
-    for (std::size_t i = 0; i < from.nodes().size(); ++i) {
-      const Node& node = from.nodes()[i];
-      const OpTraits& traits = node.op.info().traits;
-      const bool leaf = node.op.is<op::Param>() || node.op.is<op::Constant>();
-      const bool pure = !traits.stateful && !traits.random && !traits.control_flow &&
-                        !traits.data_dependent && !traits.shape_operands;
-      is_weight_[i] =
-          leaf || (pure && std::all_of(node.inputs.begin(), node.inputs.end(),
-                                       [&](ValueId id) { return id.node < 0 || is_weight(id); }));
-    }
-  }
+  explicit WeightCopier(const Graph& from) : from_(from), is_weight_(weight_only_nodes(from)) {}
 
   bool is_weight(ValueId id) const { return is_weight_[static_cast<std::size_t>(id.node)]; }
 
@@ -47,7 +37,7 @@ class WeightCopier {
 
  private:
   const Graph& from_;
-  std::vector<bool> is_weight_;
+  const std::vector<bool> is_weight_;
 };
 
 /// What becomes of the inputs of a graph inside an op.

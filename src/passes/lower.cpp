@@ -4,12 +4,12 @@
 
 namespace rlx::passes {
 
-Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& keep) {
+Result<Graph> lower(const Graph& graph, const Keep& keep) {
   bool again = false;  // bodies may hold composites
   auto lowered =
       rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
         const OpInfo& info = node.op.info();
-        if (!info.body || keep(node)) return false;
+        if (!info.body || keep(graph, node)) return false;
         rewriter.replace(
             index, info.body(node.op.attributes(), rewriter.target(), rewriter.values_of(node)));
         again = true;

@@ -26,8 +26,11 @@ struct Bindings {
 /// Errors: unknown symbols or inputs, dims that contradict.
 Result<Graph> specialise(const Graph& graph, const Bindings& bindings);
 
-/// Replaces composites by their bodies, except where `keep` says that the device takes them whole.
-Result<Graph> lower(const Graph& graph, const std::function<bool(const Node&)>& keep);
+/// Does the device take that node of that graph whole?
+using Keep = std::function<bool(const Graph&, const Node&)>;
+
+/// Replaces composites by their bodies, except those to keep.
+Result<Graph> lower(const Graph& graph, const Keep& keep);
 
 /// Loops and branches in the forms that plans want: weights that their graphs capture stand inside
 /// them, with the operands' static types bound; carries that no iteration changes are captures; a

@@ -9,7 +9,7 @@ std::span<const Pass> all_passes() {
     return specialise(graph, {});
   };
   static constexpr auto lower_all = [](const Graph& graph) {
-    return lower(graph, [](const Node&) { return false; });
+    return lower(graph, [](const Graph&, const Node&) { return false; });
   };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},

@@ -220,7 +220,7 @@ void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop:
 
 void PlanBuilder::add_recurrence(const Region& region) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
-  const RecurrentLayout layout = *recurrent_layout(graph_, root, regions_.weight_only);
+  const RecurrentLayout layout = recurrent_layout(graph_, root, regions_.weight_only).value();
   const Locate locate_value = [this](ValueId id) { return locate(id); };
   const Type projected{f32, {layout.directions, layout.steps, layout.batch, layout.columns()}};
   const std::int32_t target =

@@ -3,57 +3,20 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
 namespace {
 
-// Operands in ONNX's order.
-enum Operand : std::size_t { x, w, r, bias, lengths, first_h, first_c, peephole };
+using Operand = RecurrentOperand;
 
-bool has(const Node& node, std::size_t operand) {
-  return node.inputs.size() > operand && node.inputs[operand].node >= 0;
+ValueId operand_of(const Node& node, Operand operand) {
+  const auto i = static_cast<std::size_t>(operand);
+  return i < node.inputs.size() ? node.inputs[i] : ValueId{-1, 0};
 }
 
-template <class A>
-std::vector<CellFunction> functions_of(const A& a, const Node& node,
-                                       const std::vector<std::string>& defaults) {
-  auto functions =
-      cell_functions(node.op.name(), {a.direction, a.activations, a.alphas, a.betas}, defaults);
-  return functions.ok() ? *std::move(functions) : std::vector<CellFunction>();
-}
-
-/// What the attributes say; nothing for other ops.
-std::optional<RecurrentLayout> attributes_of(const Node& node) {
-  using Cell = RecurrentLayout::Cell;
-  RecurrentLayout layout;
-  if (const auto* lstm = node.op.as<op::Lstm>()) {
-    layout = {.cell = Cell::lstm,
-              .direction = lstm->direction,
-              .gates = 4,
-              .clip = lstm->clip,
-              .input_forget = lstm->input_forget,
-              .functions = functions_of(*lstm, node, {"sigmoid", "tanh", "tanh"})};
-  } else if (const auto* gru = node.op.as<op::Gru>()) {
-    layout = {.cell = Cell::gru,
-              .direction = gru->direction,
-              .gates = 3,
-              .clip = gru->clip,
-              .linear_before_reset = gru->linear_before_reset,
-              .functions = functions_of(*gru, node, {"sigmoid", "tanh"})};
-  } else if (const auto* rnn = node.op.as<op::Rnn>()) {
-    layout = {.cell = Cell::rnn,
-              .direction = rnn->direction,
-              .gates = 1,
-              .clip = rnn->clip,
-              .functions = functions_of(*rnn, node, {"tanh"})};
-  } else {
-    return std::nullopt;
-  }
-  layout.directions = direction_count(layout.direction);
-  if (layout.functions.empty()) return std::nullopt;
-  return layout;
-}
+bool has(const Node& node, Operand operand) { return operand_of(node, operand).node >= 0; }
 
 /// Lengths that are constants and say that every row is whole.
 bool are_whole(const Graph& graph, ValueId id, std::int64_t steps) {
@@ -69,10 +32,10 @@ bool directions_agree(const std::vector<CellFunction>& functions, std::int64_t d
          std::equal(functions.begin(), functions.begin() + each, functions.begin() + each);
 }
 
-/// The cell's expression under construction.
-class CellBuilder {
+/// The cell's terms as accumulators and loads of a recurrence.
+class KernelTerms : public CellTerms {
  public:
-  CellBuilder(const RecurrentLayout& layout, const Node& node, const Locate& locate,
+  KernelTerms(const RecurrentLayout& layout, const Node& node, const Locate& locate,
               std::int32_t projected, loop::Recurrence& result, KernelBuffers& buffers)
       : layout_(layout),
         node_(node),
@@ -82,83 +45,46 @@ class CellBuilder {
         builder_(result.nodes),
         projected_(buffers.number(projected, false)) {}
 
-  /// The next values of the states.
-  std::vector<ScalarValue> run() {
-    switch (layout_.cell) {
-      case RecurrentLayout::Cell::lstm: return lstm();
-      case RecurrentLayout::Cell::gru: return gru();
-      default: return {function(0, from_input(0) + product(0))};
-    }
+  ScalarValue from_input(std::int64_t gate) override {
+    const std::int64_t row = layout_.columns(), step = layout_.batch * row;
+    return load({.buffer = projected_,
+                 .offset = gate * layout_.units,
+                 .strides = {layout_.steps * step, row, step, 1}});
   }
+  ScalarValue product(std::int64_t gate) override { return leaf(gate); }
+  ScalarValue late_product(std::int64_t gate, ScalarValue input) override {
+    result_.early_gates = static_cast<std::int32_t>(gate);
+    result_.late_input = input.id();
+    return leaf(gate);
+  }
+  std::optional<ScalarValue> recurrent_bias(std::int64_t gate) override {
+    if (!has(node_, Operand::bias)) return std::nullopt;
+    return by_unit(Operand::bias, (layout_.gates + gate) * layout_.units);
+  }
+  std::optional<ScalarValue> peephole(std::int64_t number) override {
+    if (!has(node_, Operand::peephole)) return std::nullopt;
+    return by_unit(Operand::peephole, number * layout_.units);
+  }
+  ScalarValue state(std::int64_t number) override { return leaf(layout_.gates + number); }
 
  private:
-  // i, o, f = f(x W + h R + P c + b); c' = f c + i g(...); h' = o h(c'). Peepholes: i and f see c,
-  // o sees c'.
-  std::vector<ScalarValue> lstm() {
-    const ScalarValue c = state(1);
-    const ScalarValue in = function(0, seeing(0, c));
-    const ScalarValue keep = layout_.input_forget ? 1.0 - in : function(0, seeing(2, c));
-    const ScalarValue next = keep * c + in * function(1, gate(3));
-    const ScalarValue out = function(0, seeing(1, next));
-    return {out * layout_.functions[2](next), next};
-  }
-
-  // z, r = f(x W + h R + b); n = g(x W + (r h) R + b), or g(x W + r (h R + b)); h' = (1 - z) n + z
-  // h
-  std::vector<ScalarValue> gru() {
-    const ScalarValue h = state(0), reset = function(0, gate(1));
-    ScalarValue recurrent = product(2);
-    if (layout_.linear_before_reset) {
-      if (has(node_, bias)) recurrent = recurrent + recurrent_bias(2);
-      recurrent = reset * recurrent;
-    } else {
-      result_.early_gates = 2;
-      result_.late_input = (reset * h).id();
-    }
-    const ScalarValue candidate = function(1, from_input(2) + recurrent), z = function(0, gate(0));
-    return {(1.0 - z) * candidate + z * h};
-  }
-
-  ScalarValue function(std::size_t number, ScalarValue sum) {
-    if (layout_.clip > 0) sum = scalar::min(scalar::max(sum, -layout_.clip), layout_.clip);
-    return layout_.functions[number](sum);
-  }
-
   ScalarValue leaf(std::int64_t index) {
     return builder_.add(
         {.op = ScalarOp::accumulator, .dtype = f32, .index = static_cast<std::int32_t>(index)});
   }
-  ScalarValue product(std::int64_t gate) { return leaf(gate); }
-  ScalarValue state(std::int64_t number) { return leaf(layout_.gates + number); }
-  ScalarValue gate(std::int64_t number) { return from_input(number) + product(number); }
-
   ScalarValue load(loop::Access access) {
     result_.accesses.push_back(std::move(access));
     return builder_.add({.op = ScalarOp::load,
                          .dtype = f32,
                          .index = static_cast<std::int32_t>(result_.accesses.size() - 1)});
   }
-  ScalarValue from_input(std::int64_t gate) {
-    const std::int64_t row = layout_.columns(), step = layout_.batch * row;
-    return load({.buffer = projected_,
-                 .offset = gate * layout_.units,
-                 .strides = {layout_.steps * step, row, step, 1}});
-  }
   /// Units from `first` on of an operand [D, ...].
-  ScalarValue by_unit(std::size_t operand, std::int64_t first) {
-    const Located at = locate_(node_.inputs[operand]);
+  ScalarValue by_unit(Operand operand, std::int64_t first) {
+    const Located at = locate_(operand_of(node_, operand));
     const std::vector<std::int64_t>& strides = at.view.strides;
     return load({.buffer = buffers_.number(at.buffer, false),
                  .offset = at.view.offset + first * strides[1],
                  .strides = {strides[0], 0, 0, strides[1]}});
-  }
-  ScalarValue recurrent_bias(std::int64_t gate) {
-    return by_unit(bias, (layout_.gates + gate) * layout_.units);
-  }
-  /// A gate that sees the cell's state through the peephole, if there is one.
-  ScalarValue seeing(std::int64_t number, ScalarValue c) {
-    if (!has(node_, peephole)) return gate(number);
-    return gate(number) + by_unit(peephole, number * layout_.units) * c;
   }
 
   const RecurrentLayout& layout_;
@@ -171,10 +97,10 @@ class CellBuilder {
 };
 
 /// Where a state [D,B,H] starts; zeros where it is left out.
-loop::Access start_of(const Node& node, std::size_t operand, const Locate& locate,
+loop::Access start_of(const Node& node, Operand operand, const Locate& locate,
                       KernelBuffers& buffers) {
   if (!has(node, operand)) return {.buffer = -1};
-  const Located at = locate(node.inputs[operand]);
+  const Located at = locate(operand_of(node, operand));
   const std::vector<std::int64_t>& strides = at.view.strides;
   return {.buffer = buffers.number(at.buffer, false),
           .offset = at.view.offset,
@@ -192,25 +118,29 @@ std::int64_t RecurrentLayout::panel_width(const codegen::Target& target) const {
   return width;
 }
 
-std::optional<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node,
-                                                const std::vector<bool>& weight_only) {
-  std::optional<RecurrentLayout> layout = attributes_of(node);
-  if (!layout || node.results[0].dtype != f32 || node.results[0].elements() == 0)
-    return std::nullopt;
-  const auto is_constant = [&](std::size_t operand) {
-    return weight_only[static_cast<std::size_t>(node.inputs[operand].node)];
+Result<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node,
+                                         const std::vector<bool>& weight_only) {
+  auto cell = recurrent_cell(node.op);
+  if (!cell) return unsupported("it is no recurrent layer");
+  RecurrentLayout layout{*std::move(cell)};
+  const DType dtype = node.results[0].dtype;
+  if (dtype != f32) return unsupported("it is {}, not f32", name_of(dtype));
+  const auto is_constant = [&](Operand operand) {
+    return weight_only[static_cast<std::size_t>(operand_of(node, operand).node)];
   };
-  if (!is_constant(w) || !is_constant(r) ||
-      !directions_agree(layout->functions, layout->directions))
-    return std::nullopt;
-  const Dims dims = graph.type(node.inputs[x]).dims();
-  layout->steps = dims[0];
-  layout->batch = dims[1];
-  layout->inputs = dims[2];
-  layout->units = graph.type(node.inputs[r]).dims()[2];
-  if (layout->inputs == 0) return std::nullopt;
-  if (has(node, lengths) && !are_whole(graph, node.inputs[lengths], layout->steps))
-    return std::nullopt;
+  if (!is_constant(Operand::w) || !is_constant(Operand::r))
+    return unsupported("its weights are computed in each run");
+  if (!directions_agree(layout.functions, layout.directions))
+    return unsupported("its directions have different functions");
+  const Dims dims = graph.type(operand_of(node, Operand::x)).dims();
+  layout.steps = dims[0];
+  layout.batch = dims[1];
+  layout.inputs = dims[2];
+  layout.units = graph.type(operand_of(node, Operand::r)).dims()[2];
+  if (layout.inputs == 0 || node.results[0].elements() == 0) return unsupported("it is empty");
+  if (has(node, Operand::lengths) &&
+      !are_whole(graph, operand_of(node, Operand::lengths), layout.steps))
+    return unsupported("its sequences have different lengths");
   return layout;
 }
 
@@ -220,8 +150,8 @@ void add_projection_epilogue(const RecurrentLayout& layout, const Node& node, co
   ScalarBuilder builder(contraction.nodes);
   ScalarValue sum = builder.add({.op = ScalarOp::accumulator, .dtype = f32});
   const std::int64_t columns = layout.columns(), step = layout.batch * columns;
-  if (has(node, bias)) {
-    const Located at = locate(node.inputs[bias]);
+  if (has(node, Operand::bias)) {
+    const Located at = locate(operand_of(node, Operand::bias));
     const std::int64_t along = at.view.strides[1];
     loop::Access access{.buffer = buffers.number(at.buffer, false),
                         .offset = at.view.offset,
@@ -274,8 +204,9 @@ loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& 
   result.first_reversed = layout.direction == Direction::reverse ? 0 : 1;
   result.r_buffer = buffers.number(recurrence, false);
   result.gates = result.early_gates = static_cast<std::int32_t>(layout.gates);
-  const std::vector<ScalarValue> next =
-      CellBuilder(layout, node, locate, projected, result, buffers).run();
+  KernelTerms terms(layout, node, locate, projected, result, buffers);
+  const std::vector<ScalarValue> next = next_states(layout, 0, terms);
+  constexpr Operand states[] = {Operand::first_h, Operand::first_c};
   const std::int64_t row = layout.units, direction = layout.batch * row;
   result.stores.push_back({{.buffer = buffers.number(results[0], true),
                             .offset = 0,
@@ -283,7 +214,7 @@ loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& 
                            next[0].id()});
   for (std::size_t s = 0; s < next.size(); ++s) {
     result.next.push_back(next[s].id());
-    result.initial.push_back(start_of(node, first_h + s, locate, buffers));
+    result.initial.push_back(start_of(node, states[s], locate, buffers));
     result.last.push_back({.buffer = buffers.number(results[s + 1], true),
                            .offset = 0,
                            .strides = {direction, row, 0, 1}});

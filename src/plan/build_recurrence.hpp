@@ -2,23 +2,17 @@
 // the walk over the steps.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "codegen/code.hpp"
-#include "graph/cell_function.hpp"
+#include "graph/recurrent_cell.hpp"
 #include "plan/kernel_builder.hpp"
 
 namespace rlx::plan {
 
-/// What the three ops have in common, and the figures of one layer.
-struct RecurrentLayout {
-  enum class Cell : std::uint8_t { lstm, gru, rnn } cell = Cell::rnn;
-  Direction direction = Direction::forward;
-  std::int64_t directions = 1, steps = 1, batch = 1, inputs = 1, units = 1, gates = 1;
-  double clip = 0;
-  bool input_forget = false, linear_before_reset = false;
-  std::vector<CellFunction> functions;  ///< of every direction
+/// A cell and the figures of one layer.
+struct RecurrentLayout : RecurrentCell {
+  std::int64_t steps = 1, batch = 1, inputs = 1, units = 1;
 
   std::int64_t columns() const { return gates * units; }
   /// Units of a panel of R: a register of them, half of one or less for the smallest layers.
@@ -26,9 +20,10 @@ struct RecurrentLayout {
 };
 
 /// The layout of an LSTM, GRU or RNN for which kernels can be generated: f32, weights that are
-/// constant, whole sequences, and the same functions in both directions. Nothing for other nodes.
-std::optional<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node,
-                                                const std::vector<bool>& weight_only);
+/// constant, whole sequences, and the same functions in both directions. Errors: unsupported with
+/// the reason, a part of a sentence.
+Result<RecurrentLayout> recurrent_layout(const Graph& graph, const Node& node,
+                                         const std::vector<bool>& weight_only);
 
 /// Adds to a contraction over (direction, step, batch row, gate and unit) what it stores into
 /// `target` [D,S,B,G*H]: the sum and the biases that the cell does not add itself.

@@ -137,7 +137,7 @@ class Formation {
                  ? Role::contraction
                  : Role::host;
     }
-    return recurrent_layout(graph_, n, result_.weight_only) ? Role::recurrence : Role::host;
+    return recurrent_layout(graph_, n, result_.weight_only).ok() ? Role::recurrence : Role::host;
   }
 
   bool is_generated_pad(const Node& n, const op::Pad& pad) const {

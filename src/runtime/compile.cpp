@@ -102,18 +102,23 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // HIR -> MIR: composites that the device does not take become primitives, in the forms that
   // regions want.
   const bool fusion = !fusion_is_disabled(options);
-  RLX_ASSIGN(const Graph formed, passes::loop_forms(hir));
-  RLX_ASSIGN(Graph mir, everywhere(formed, [&](const Graph& graph) -> Result<Graph> {
+  RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
+  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
                if (fusion) {
                  RLX_ASSIGN(result, passes::recognise(result));
                }
-               RLX_ASSIGN(result, passes::lower(result, [&](const Node& node) {
-                            const Claim claim = backend.claim(result, node);
-                            program.claims.push_back({std::string(node.op.name()), node.origin,
-                                                      claim.taken, claim.reason});
-                            return claim.taken;
-                          }));
+               return passes::lower(result, [&](const Graph& within, const Node& node) {
+                 const Claim claim = backend.claim(within, node);
+                 program.claims.push_back(
+                     {std::string(node.op.name()), node.origin, claim.taken, claim.reason});
+                 return claim.taken;
+               });
+             }));
+  // Bodies of recurrent layers are loops too.
+  RLX_ASSIGN(mir, passes::loop_forms(mir));
+  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
+               Graph result = graph;
                RLX_ASSIGN(result, passes::transforms_as_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
                RLX_ASSIGN(result, passes::channels_last(result));

@@ -41,12 +41,28 @@ class RecurrentCase {
     compare(program);
   }
 
-  /// Through the reference evaluation: right as well, but no kernel.
-  void expect_host_call() {
+  /// Through its body: a loop of generated kernels.
+  void expect_loop() {
     build();
     CompiledGraph program = Session(Device::cpu).compile(graph_).value();
-    EXPECT_NE(program.stage_text("lir").value().find("host"), std::string::npos);
+    const std::string plan = program.stage_text("lir").value();
+    EXPECT_EQ(plan.find("host"), std::string::npos);
+    EXPECT_NE(plan.find(" loop "), std::string::npos);
     compare(program);
+  }
+
+  /// The weights are fed in each run.
+  void feed_weights() {
+    is_weight_.assign(is_weight_.size(), false);
+    for (std::size_t i = 0; i < operands_.size(); ++i) is_weight_[i] = operands_[i].empty();
+  }
+
+  /// Everything in another float dtype.
+  void convert(DType dtype) {
+    for (Tensor& operand : operands_) {
+      if (!operand.empty() && operand.dtype() == f32)
+        operand = evaluate(op::Cast{dtype}, std::vector<Tensor>{operand}).value()[0];
+    }
   }
 
   void set_lengths(std::vector<std::int32_t> lengths) {
@@ -71,6 +87,10 @@ class RecurrentCase {
     is_weight_.push_back(true);
   }
 
+  static Tensor widened(const Tensor& tensor) {
+    return evaluate(op::Cast{f64}, std::vector<Tensor>{tensor}).value()[0];
+  }
+
   static Shape shape_of(const Tensor& tensor) {
     return {tensor.dims().begin(), tensor.dims().end()};
   }
@@ -84,7 +104,7 @@ class RecurrentCase {
       } else if (is_weight_[i]) {
         inputs.push_back(graph_.constant(operands_[i]));
       } else {
-        inputs.push_back(graph_.input(name, f32, shape_of(operands_[i])));
+        inputs.push_back(graph_.input(name, operands_[i].dtype(), shape_of(operands_[i])));
         given_.emplace_back(name, operands_[i]);
       }
     }
@@ -96,12 +116,17 @@ class RecurrentCase {
 
   void compare(CompiledGraph& program) {
     const std::vector<Tensor> wanted = evaluate(op_, operands_).value();
-    const Outputs made = program.run(given_).value();
+    const Outputs made = program.run_typed(given_).value();
     for (std::size_t k = 0; k < outputs_; ++k) {
-      const std::span<const float> a = made[k].as<float>(), b = wanted[k].as<float>();
+      ASSERT_EQ(made[k].dtype(), wanted[k].dtype());
+      const double tolerance = made[k].dtype() == f16   ? 2e-3
+                               : made[k].dtype() == f64 ? 1e-12
+                                                        : 1e-5;
+      const Tensor x = widened(made[k]), y = widened(wanted[k]);
+      const std::span<const double> a = x.as<double>(), b = y.as<double>();
       ASSERT_EQ(a.size(), b.size());
       for (std::size_t i = 0; i < a.size(); ++i) {
-        ASSERT_NEAR(a[i], b[i], 1e-5 * (1 + std::abs(b[i]))) << "result " << k << " at " << i;
+        ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "result " << k << " at " << i;
       }
     }
   }
@@ -179,20 +204,59 @@ TEST(RecurrentLayer, every_activation_is_generated) {
   }
 }
 
-TEST(RecurrentLayer, whole_lengths_are_generated_and_others_evaluated) {
+TEST(RecurrentLayer, whole_lengths_are_one_kernel_and_others_a_loop) {
   const Sizes sizes{.steps = 4, .batch = 3, .inputs = 5, .units = 9};
   RecurrentCase whole(op::Gru{}, 3, sizes, 1), parts(op::Gru{}, 3, sizes, 1);
   whole.set_lengths({4, 4, 4});
   whole.expect_generated();
   parts.set_lengths({4, 2, 0});
-  parts.expect_host_call();
+  parts.expect_loop();
 }
 
-TEST(RecurrentLayer, different_functions_both_ways_are_evaluated) {
+TEST(RecurrentLayer, lengths_end_sequences_in_every_direction) {
+  for (const Direction direction : directions) {
+    const Sizes sizes{
+        .steps = 6, .batch = 4, .inputs = 7, .units = 18, .direction = direction, .peephole = true};
+    RecurrentCase lstm(op::Lstm{.direction = direction}, 4, sizes, 3);
+    RecurrentCase rnn(op::Rnn{.direction = direction, .clip = 0.3}, 1, sizes, 4);
+    lstm.set_lengths({6, 1, 0, 4});
+    lstm.expect_loop();
+    rnn.set_lengths({2, 1, 9, 4});
+    rnn.expect_loop();
+    for (const bool linear : {false, true}) {
+      RecurrentCase gru(op::Gru{.direction = direction, .linear_before_reset = linear}, 3, sizes,
+                        5);
+      gru.set_lengths({3, 6, 5, 1});
+      gru.feed_weights();
+      gru.expect_loop();
+    }
+  }
+}
+
+TEST(RecurrentLayer, weights_may_be_fed_and_floats_be_wide_or_narrow) {
+  for (const DType dtype : {f32, f64, f16}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Sizes sizes{.steps = 5,
+                      .batch = 2,
+                      .inputs = 12,
+                      .units = 20,
+                      .direction = Direction::bidirectional,
+                      .peephole = true};
+    RecurrentCase lstm(op::Lstm{.direction = sizes.direction, .input_forget = true}, 4, sizes, 3);
+    RecurrentCase gru(op::Gru{.direction = sizes.direction}, 3, sizes, 4);
+    for (RecurrentCase* layer : {&lstm, &gru}) {
+      layer->convert(dtype);
+      layer->feed_weights();
+      layer->expect_loop();
+    }
+  }
+}
+
+TEST(RecurrentLayer, different_functions_both_ways_are_a_loop) {
   const Sizes sizes{
       .steps = 4, .batch = 3, .inputs = 5, .units = 9, .direction = Direction::bidirectional};
   const op::Rnn rnn{.direction = Direction::bidirectional, .activations = {"Tanh", "Relu"}};
-  RecurrentCase(rnn, 1, sizes, 1).expect_host_call();
+  RecurrentCase(rnn, 1, sizes, 1).expect_loop();
 }
 
 // A layer whose input is a transposed view, whose state is part of a larger one, and whose result

@@ -8,6 +8,9 @@
 #include "base/error.hpp"
 #include "codegen/host_target.hpp"
 #include "graph/op_info.hpp"
+#include "graph/recurrent_cell.hpp"
+#include "graph/weight_only.hpp"
+#include "plan/build_recurrence.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -28,11 +31,16 @@ class CpuBackend final : public Backend {
   Device device() const override { return Device::cpu; }
   DeviceInfo info() const override { return cpu::info(); }
 
-  Claim claim(const Graph&, const Node& node) const override {
+  Claim claim(const Graph& graph, const Node& node) const override {
     // What has a scalar meaning is generated as it is; what has no body is a primitive or
     // evaluated.
     if (node.op.info().scalar) return {true, "elementwise"};
     if (!node.op.info().body) return {true, "a primitive"};
+    if (recurrent_cell(node.op)) {
+      const auto layout = plan::recurrent_layout(graph, node, weight_only_nodes(graph));
+      if (layout.ok()) return {true, "a kernel that walks over the steps"};
+      return {false, "its body is a loop: " + layout.error().message};
+    }
     return {false, "its body fuses"};
   }
 
