@@ -114,13 +114,17 @@ std::string to_text(const Kernel& kernel) {
   Writer out;
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const Buffer& buffer = kernel.buffers[i];
-    out.line("b{} {}[{}]{}", i, name_of(buffer.dtype), buffer.elements,
-             buffer.written ? " written" : "");
+    out.line("b{} {}[{}]{}{}", i, name_of(buffer.dtype), buffer.elements,
+             buffer.written ? " written" : "", buffer.local ? " local" : "");
   }
   if (const auto* nest = std::get_if<Nest>(&kernel.body)) {
     write_nest(out, "nest", *nest);
   } else if (const auto* contraction = std::get_if<Contraction>(&kernel.body)) {
     write_contraction(out, *contraction);
+  } else if (const auto* chain = std::get_if<Chain>(&kernel.body)) {
+    out.line("chain");
+    write_contraction(out, chain->first);
+    write_contraction(out, chain->second);
   } else {
     write_recurrence(out, std::get<Recurrence>(kernel.body));
   }

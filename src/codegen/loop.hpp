@@ -58,6 +58,9 @@ struct Buffer {
   DType dtype = DType::f32;
   std::int64_t elements = 0;  ///< so many may be addressed
   bool written = false;
+  /// Lives in the scratch of a worker, which holds only the rows that its work item makes: a
+  /// chain's rows. Nobody passes memory for it.
+  bool local = false;
   bool operator==(const Buffer&) const = default;
 };
 
@@ -116,6 +119,16 @@ struct Contraction {
   bool operator==(const Contraction&) const = default;
 };
 
+/// Two contractions on each block of rows (attention: scores, then their product with the values).
+/// The rows that `first` and its row epilogue store into local buffers are the A of `second`; no
+/// other store of `first` is there. Both have the same batch and m extents. A local buffer is
+/// addressed like an ordinary one that holds all rows: its stride from row to row, over (batch...,
+/// m...) row-major, is constant, and elements / rows.
+struct Chain {
+  Contraction first, second;
+  bool operator==(const Chain&) const = default;
+};
+
 /// A recurrent layer: for every direction and batch row the walk over all steps. At each step and
 /// unit j the products sum over k of input[k] * R[gate][k][j] enter scalar nodes, which give the
 /// next values of the states. All values are f32. The domain of nodes and accesses is (direction,
@@ -149,7 +162,7 @@ struct Recurrence {
 /// A generated kernel.
 struct Kernel {
   std::vector<Buffer> buffers;
-  std::variant<Nest, Contraction, Recurrence> body;
+  std::variant<Nest, Contraction, Recurrence, Chain> body;
   bool operator==(const Kernel&) const = default;
 };
 
@@ -160,7 +173,7 @@ std::string to_text(const Kernel& kernel);
 std::string extents_text(const Kernel& kernel);
 
 /// Evaluates a kernel point by point, slowly and obviously: the oracle of every emitter.
-/// `buffers[i]` points at kernel.buffers[i].elements elements of its dtype.
+/// `buffers[i]` points at kernel.buffers[i].elements elements of its dtype (local ones: anything).
 void interpret(const Kernel& kernel, void* const* buffers);
 
 }  // namespace rlx::loop

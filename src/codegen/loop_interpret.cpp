@@ -362,6 +362,20 @@ void run_contraction(const Kernel& kernel, void* const* buffers, const Contracti
   if (!c.row_epilogue.nodes.empty()) run_nest(kernel, buffers, c.row_epilogue);
 }
 
+/// The rows in memory of their own, all of them.
+void run_chain(const Kernel& kernel, void* const* buffers, const Chain& chain) {
+  std::vector<std::vector<std::byte>> rows;
+  std::vector<void*> all(buffers, buffers + kernel.buffers.size());
+  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const Buffer& buffer = kernel.buffers[i];
+    if (!buffer.local) continue;
+    rows.emplace_back(static_cast<std::size_t>(buffer.elements) * size_of(buffer.dtype));
+    all[i] = rows.back().data();
+  }
+  run_contraction(kernel, all.data(), chain.first);
+  run_contraction(kernel, all.data(), chain.second);
+}
+
 /// One direction and batch row of a recurrent layer.
 class Walk {
  public:
@@ -480,6 +494,8 @@ void interpret(const Kernel& kernel, void* const* buffers) {
     run_nest(kernel, buffers, *nest);
   } else if (const auto* contraction = std::get_if<Contraction>(&kernel.body)) {
     run_contraction(kernel, buffers, *contraction);
+  } else if (const auto* chain = std::get_if<Chain>(&kernel.body)) {
+    run_chain(kernel, buffers, *chain);
   } else {
     run_recurrence(kernel, buffers, std::get<Recurrence>(kernel.body));
   }

@@ -396,9 +396,9 @@ bool empty_domain(const loop::Contraction& contraction) {
 
 }  // namespace
 
-Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction) {
-  const DType a = emitter.kernel.buffers[contraction.a_buffer].dtype;
-  const DType b = emitter.kernel.buffers[contraction.b_buffer].dtype;
+Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& contraction) {
+  const DType a = kernel.buffers[contraction.a_buffer].dtype;
+  const DType b = kernel.buffers[contraction.b_buffer].dtype;
   const DType accumulator = contraction.accumulator;
   if (accumulator != DType::f32 && accumulator != DType::f64 && accumulator != DType::i32) {
     return unsupported("A contraction cannot accumulate in ({}).", name_of(accumulator));
@@ -407,10 +407,17 @@ Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& 
     return unsupported("A contraction of ({} and {}) has no generated code.", name_of(a),
                        name_of(b));
   }
-  if (auto reason = cannot_generate(emitter.kernel, contraction.nodes)) {
+  if (auto reason = cannot_generate(kernel, contraction.nodes)) {
     return unsupported("{}", *reason);
   }
+  return {};
+}
+
+Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction) {
+  RLX_TRY(check_contraction(emitter.kernel, contraction));
   if (empty_domain(contraction)) return KernelShape{};
+  const DType a = emitter.kernel.buffers[contraction.a_buffer].dtype;
+  const DType b = emitter.kernel.buffers[contraction.b_buffer].dtype;
   const ContractionPlan plan = plan_contraction(
       contraction, a, b, {emitter.machine.vector_bytes, emitter.machine.registers});
   const ContractionContext context{emitter, contraction, plan};

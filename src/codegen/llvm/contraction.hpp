@@ -9,6 +9,9 @@
 
 namespace rlx::codegen {
 
+/// Can code be generated for a contraction of the kernel? Errors: unsupported, with the reason.
+Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& contraction);
+
 /// What all parts know.
 struct ContractionContext {
   Emitter& emitter;

@@ -54,6 +54,7 @@ struct KernelShape {
 /// `rows`: a work item is one point of the parallel dims, row-major (the epilogue of whole rows).
 Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows = false);
 Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction);
+Result<KernelShape> emit_chain(Emitter& emitter, const loop::Chain& chain);
 Result<KernelShape> emit_recurrence(Emitter& emitter, const loop::Recurrence& recurrence);
 
 }  // namespace rlx::codegen

@@ -136,9 +136,11 @@ Result<KernelCode> LlvmGenerator::generate_with(llvm::TargetMachine& machine,
   }
   const auto* nest = std::get_if<loop::Nest>(&kernel.body);
   const auto* contraction = std::get_if<loop::Contraction>(&kernel.body);
+  const auto* chain = std::get_if<loop::Chain>(&kernel.body);
   Result<KernelShape> shape =
       nest          ? emit_nest(emitter, *nest)
       : contraction ? emit_contraction(emitter, *contraction)
+      : chain       ? emit_chain(emitter, *chain)
                     : emit_recurrence(emitter, std::get<loop::Recurrence>(kernel.body));
   if (!shape) return shape.error();
   builder.CreateRetVoid();

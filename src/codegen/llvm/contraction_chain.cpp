@@ -1,0 +1,369 @@
+// Chains: two contractions on one block of rows after the other. A work item makes the rows of the
+// first in its worker's scratch, finishes them with the row epilogue, and multiplies them.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "codegen/llvm/contraction.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+using Integers = std::vector<std::int64_t>;
+
+constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::int64_t product(const Integers& extents) {
+  std::int64_t result = 1;
+  for (const std::int64_t extent : extents) result *= extent;
+  return result;
+}
+
+ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body) {
+  const auto& buffers = emitter.kernel.buffers;
+  ContractionPlan plan =
+      plan_contraction(body, buffers[body.a_buffer].dtype, buffers[body.b_buffer].dtype,
+                       {emitter.machine.vector_bytes, emitter.machine.registers});
+  // Groups are cut into register blocks here: no block computes a row of the next one.
+  plan.one_height = false;
+  return plan;
+}
+
+/// One of the two contractions.
+struct Stage {
+  Stage(Emitter& emitter, const loop::Contraction& body)
+      : contraction(body),
+        plan(stage_plan(emitter, body)),
+        context{emitter, contraction, plan},
+        height(plan.block_rows + (plan.short_blocks < plan.row_blocks ? 1 : 0)) {}
+  Stage(const Stage&) = delete;
+
+  const loop::Contraction& contraction;
+  const ContractionPlan plan;
+  const ContractionContext context;
+  std::int64_t height;           ///< rows of a register block
+  std::set<std::int64_t> rests;  ///< rows that the register blocks may leave over
+  std::map<std::pair<int, std::int64_t>, llvm::Function*> blocks;  ///< by tail and height
+  llvm::Function* copy = nullptr;      ///< of a column block of B into a panel
+  llvm::Function* epilogue = nullptr;  ///< null where it runs in registers
+  /// Scratch: which B the panels hold, and the panels of all column blocks, or the one in work.
+  std::int64_t source_at = 0, panels_at = 0;
+  bool all_panels = false;
+  Value *a = nullptr, *b = nullptr;
+
+  std::int64_t panel_bytes() const {
+    return align_up(plan.block_columns * plan.panel_steps *
+                    static_cast<std::int64_t>(size_of(contraction.accumulator)));
+  }
+};
+
+class ChainEmitter {
+ public:
+  ChainEmitter(Emitter& emitter, const loop::Chain& chain)
+      : emitter_(emitter),
+        builder_(emitter.builder),
+        first_(emitter, chain.first),
+        second_(emitter, chain.second),
+        rows_(first_.plan.rows) {}
+
+  Result<KernelShape> emit() {
+    choose_group();
+    lay_out_scratch();
+    for (Stage* stage : {&first_, &second_}) emit_parts(*stage);
+    if (!first_.contraction.row_epilogue.nodes.empty()) RLX_TRY(emit_row_epilogue());
+    emit_preamble();
+    emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
+    return KernelShape{first_.plan.batches * groups_, scratch_bytes_};
+  }
+
+ private:
+  Value* bytes_at(Value* pointer, Value* offset) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  }
+  Value* bytes_at(Value* pointer, std::int64_t offset) {
+    return offset == 0 ? pointer : bytes_at(pointer, builder_.getInt64(offset));
+  }
+  Value* scaled(Value* index, std::int64_t step) {
+    return builder_.CreateMul(index, builder_.getInt64(step));
+  }
+  Value* smaller(Value* a, Value* b) {
+    return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b);
+  }
+  std::int64_t buffer_bytes(std::int32_t buffer) const {
+    return static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[buffer].dtype));
+  }
+  std::int64_t row_bytes(std::int32_t buffer) const {
+    return emitter_.kernel.buffers[buffer].elements / (first_.plan.batches * rows_) *
+           buffer_bytes(buffer);
+  }
+  std::vector<std::int32_t> local_buffers() const {
+    std::vector<std::int32_t> list;
+    for (std::size_t i = 0; i < emitter_.kernel.buffers.size(); ++i) {
+      if (emitter_.kernel.buffers[i].local) list.push_back(static_cast<std::int32_t>(i));
+    }
+    return list;
+  }
+
+  /// Rows of a work item: few enough that they stay in the cache and that sixteen workers have
+  /// work, enough that walking over B for each group does not matter.
+  void choose_group() {
+    constexpr std::int64_t cached_bytes = 128 * 1024, wanted_items = 32, least_rows = 24;
+    std::int64_t bytes = 0;
+    for (const std::int32_t buffer : local_buffers()) bytes += row_bytes(buffer);
+    const std::int64_t unit = std::max(first_.height, second_.height);
+    const std::int64_t groups = (wanted_items + first_.plan.batches - 1) / first_.plan.batches;
+    std::int64_t rows = std::max(rows_ / groups, least_rows);
+    rows =
+        std::min(rows, std::max<std::int64_t>(cached_bytes / std::max<std::int64_t>(bytes, 1), 1));
+    rows = std::max<std::int64_t>((rows + unit / 2) / unit, 1) * unit;
+    groups_ = std::max<std::int64_t>((rows_ + rows / 2) / rows, 1);
+    group_rows_ = std::min(rows_, ((rows_ + groups_ - 1) / groups_ + unit - 1) / unit * unit);
+    groups_ = (rows_ + group_rows_ - 1) / group_rows_;
+    const std::int64_t last = rows_ - (groups_ - 1) * group_rows_;
+    for (Stage* stage : {&first_, &second_}) {
+      stage->height = std::min(stage->height, group_rows_);
+      for (const std::int64_t rows_here : {group_rows_, last}) {
+        if (rows_here % stage->height != 0) stage->rests.insert(rows_here % stage->height);
+      }
+    }
+  }
+
+  /// [buffers' addresses][tile][panels of each stage][row epilogue's own][rows]
+  void lay_out_scratch() {
+    constexpr std::int64_t most_panel_bytes = 256 * 1024;
+    scratch_bytes_ = align_up(static_cast<std::int64_t>(emitter_.kernel.buffers.size()) * 8);
+    tile_at_ = scratch_bytes_;
+    std::int64_t tile_bytes = 0;
+    for (const Stage* stage : {&first_, &second_}) {
+      const auto bytes = static_cast<std::int64_t>(size_of(stage->contraction.accumulator));
+      tile_bytes = std::max(tile_bytes, stage->height * stage->plan.block_columns * bytes);
+    }
+    scratch_bytes_ += align_up(tile_bytes);
+    for (Stage* stage : {&first_, &second_}) {
+      if (stage->plan.column_source != ColumnSource::scratch) continue;
+      stage->all_panels = stage->panel_bytes() * stage->plan.column_blocks <= most_panel_bytes;
+      stage->source_at = scratch_bytes_;
+      stage->panels_at = scratch_bytes_ + 64;
+      scratch_bytes_ = stage->panels_at +
+                       stage->panel_bytes() * (stage->all_panels ? stage->plan.column_blocks : 1);
+    }
+    for (const std::int32_t buffer : local_buffers()) {
+      rows_at_[buffer] = scratch_bytes_;
+      scratch_bytes_ += align_up(group_rows_ * row_bytes(buffer));
+    }
+  }
+
+  void emit_parts(Stage& stage) {
+    const ContractionPlan& plan = stage.plan;
+    const bool tails = plan.column_source == ColumnSource::in_place && plan.tail();
+    std::set<std::int64_t> heights = stage.rests;
+    heights.insert(stage.height);
+    for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
+      if (tails && plan.column_blocks == 1 && tail == 0) continue;
+      for (const std::int64_t height : heights) {
+        stage.blocks[{tail, height}] = emit_row_block(stage.context, height, tail == 1);
+      }
+    }
+    if (plan.column_source == ColumnSource::scratch) stage.copy = emit_panel_copy(stage.context);
+    if (!stage.context.register_epilogue()) stage.epilogue = emit_tile_epilogue(stage.context);
+  }
+
+  Status emit_row_epilogue() {
+    llvm::Type* pointer = builder_.getPtrTy();
+    llvm::Type* integer = builder_.getInt64Ty();
+    PartFunction part(emitter_, "row_epilogue", {pointer, integer, integer, pointer});
+    part.load_buffers(0);
+    Emitter& inner = part.emitter();
+    inner.begin = part.argument(1);
+    inner.end = part.argument(2);
+    inner.scratch = part.argument(3);
+    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, first_.contraction.row_epilogue, true));
+    builder_.CreateRetVoid();
+    const std::int64_t rows = first_.plan.batches * rows_;
+    if (shape.work_items != rows) {
+      return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
+                            shape.work_items, rows);
+    }
+    row_epilogue_ = part.function();
+    row_epilogue_scratch_at_ = scratch_bytes_;
+    scratch_bytes_ += align_up(shape.scratch_bytes);
+    return {};
+  }
+
+  /// The addresses of the buffers, to which each item adds where its rows lie; no panels yet.
+  void emit_preamble() {
+    buffers_ = emitter_.scratch;
+    for (std::size_t i = 0; i < emitter_.buffers.size(); ++i) {
+      builder_.CreateStore(emitter_.buffers[i],
+                           bytes_at(buffers_, static_cast<std::int64_t>(i) * 8));
+    }
+    for (Stage* stage : {&first_, &second_}) {
+      const loop::Contraction& c = stage->contraction;
+      stage->b = bytes_at(emitter_.buffers[c.b_buffer], c.b_offset * buffer_bytes(c.b_buffer));
+      if (!stage->copy) continue;
+      builder_.CreateStore(llvm::ConstantPointerNull::get(builder_.getPtrTy()),
+                           bytes_at(emitter_.scratch, stage->source_at));
+    }
+    const loop::Contraction& c = first_.contraction;
+    first_.a = bytes_at(emitter_.buffers[c.a_buffer], c.a_offset * buffer_bytes(c.a_buffer));
+  }
+
+  void emit_item(Value* item) {
+    const Values at = emit_coordinates(emitter_, item, {first_.plan.batches, groups_});
+    Value* batch = at[0];
+    Value* first_row = scaled(at[1], group_rows_);
+    Value* left = builder_.CreateSub(builder_.getInt64(rows_), first_row);
+    Value* count = smaller(left, builder_.getInt64(group_rows_));
+    Value* before = builder_.CreateAdd(scaled(batch, rows_), first_row);
+    for (const auto& [buffer, place] : rows_at_) {
+      // As if all rows were there: the item's own lie in scratch.
+      Value* skipped = builder_.CreateNeg(scaled(before, row_bytes(buffer)));
+      Value* base = bytes_at(bytes_at(emitter_.scratch, place), skipped);
+      builder_.CreateStore(base, bytes_at(buffers_, std::int64_t{buffer} * 8));
+      const loop::Contraction& c = second_.contraction;
+      if (buffer == c.a_buffer) second_.a = bytes_at(base, c.a_offset * buffer_bytes(buffer));
+    }
+    emit_stage(first_, batch, first_row, count);
+    if (row_epilogue_) {
+      builder_.CreateCall(row_epilogue_, {buffers_, before, builder_.CreateAdd(before, count),
+                                          bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
+    }
+    emit_stage(second_, batch, first_row, count);
+  }
+
+  /// All columns of `count` rows from first_row on.
+  void emit_stage(const Stage& stage, Value* batch, Value* first_row, Value* count) {
+    const std::int64_t a_bytes = buffer_bytes(stage.contraction.a_buffer),
+                       b_bytes = buffer_bytes(stage.contraction.b_buffer);
+    Integers extents, a_steps, b_steps;
+    for (const AddressDim& dim : stage.plan.batch) {
+      extents.push_back(dim.extent);
+      a_steps.push_back(dim.a * a_bytes);
+      b_steps.push_back(dim.b * b_bytes);
+    }
+    const Values sums = emit_linear_sums(emitter_, batch, extents, {a_steps, b_steps}, {0, 0});
+    Value* a = bytes_at(stage.a, sums[0]);
+    Value* b = bytes_at(stage.b, sums[1]);
+    if (stage.all_panels) emit_all_panels(stage, b);
+    Value* height = builder_.getInt64(stage.height);
+    Value* whole = scaled(builder_.CreateUDiv(count, height), stage.height);
+    emitter_.loop(
+        emitter_.i64(0), emitter_.i64(stage.plan.column_blocks), 1, [&](Value* column_block) {
+          Value* column = scaled(column_block, stage.plan.block_columns);
+          Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns), column);
+          Value* columns = emit_columns(stage, b, column_block, left);
+          const auto block = [&](Value* offset, std::int64_t rows) {
+            emit_block(stage, rows, {a, columns, batch, builder_.CreateAdd(first_row, offset)},
+                       column, left);
+          };
+          emitter_.loop(emitter_.i64(0), whole, stage.height,
+                        [&](Value* offset) { block(offset, stage.height); });
+          for (const std::int64_t rest : stage.rests) {
+            Value* here =
+                builder_.CreateICmpEQ(builder_.CreateSub(count, whole), builder_.getInt64(rest));
+            emitter_.when(here, [&] { block(whole, rest); });
+          }
+        });
+  }
+
+  /// `place`: a, columns, batch, row.
+  void emit_block(const Stage& stage, std::int64_t rows, Values place, Value* column, Value* left) {
+    Value* tile = bytes_at(emitter_.scratch, tile_at_);
+    Values arguments = place;
+    arguments.insert(arguments.end(), {stage.epilogue ? tile : buffers_, emitter_.scratch, left});
+    const auto call = [&](int tail) {
+      builder_.CreateCall(stage.blocks.at({tail, rows}), arguments);
+    };
+    const bool has_tail = stage.blocks.contains({1, rows});
+    if (!has_tail || !stage.blocks.contains({0, rows})) {
+      call(has_tail ? 1 : 0);
+    } else {
+      Value* full = builder_.CreateICmpSGE(left, builder_.getInt64(stage.plan.block_columns));
+      emitter_.when(full, [&] { call(0); });
+      emitter_.when(builder_.CreateNot(full), [&] { call(1); });
+    }
+    if (!stage.epilogue) return;
+    builder_.CreateCall(stage.epilogue,
+                        {buffers_, tile, place[2], place[3], builder_.getInt64(rows), column});
+  }
+
+  /// B's element of the first k and the first column of a block.
+  Value* source_columns(const Stage& stage, Value* b, Value* column_block) {
+    const std::int64_t b_bytes = buffer_bytes(stage.contraction.b_buffer),
+                       columns = stage.plan.block_columns;
+    if (!stage.contraction.b_packed) {
+      return bytes_at(b, scaled(column_block, columns * stage.contraction.b_n_stride * b_bytes));
+    }
+    Value* blocks = builder_.getInt64(stage.plan.panel_width / columns);
+    Value* panel = scaled(builder_.CreateUDiv(column_block, blocks),
+                          stage.plan.panel_width * stage.plan.depth * b_bytes);
+    return bytes_at(bytes_at(b, panel),
+                    scaled(builder_.CreateURem(column_block, blocks), columns * b_bytes));
+  }
+
+  /// Every column block's panel, where a worker's last item had another B.
+  void emit_all_panels(const Stage& stage, Value* b) {
+    emit_where_new(stage, b, [&] {
+      emitter_.loop(emitter_.i64(0), emitter_.i64(stage.plan.column_blocks), 1, [&](Value* block) {
+        Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns),
+                                         scaled(block, stage.plan.block_columns));
+        Value* panels = bytes_at(emitter_.scratch, stage.panels_at);
+        builder_.CreateCall(stage.copy,
+                            {source_columns(stage, b, block),
+                             bytes_at(panels, scaled(block, stage.panel_bytes())), left});
+      });
+    });
+  }
+
+  Value* emit_columns(const Stage& stage, Value* b, Value* column_block, Value* left) {
+    if (!stage.copy) return source_columns(stage, b, column_block);
+    Value* panels = bytes_at(emitter_.scratch, stage.panels_at);
+    if (stage.all_panels) return bytes_at(panels, scaled(column_block, stage.panel_bytes()));
+    Value* columns = source_columns(stage, b, column_block);
+    emit_where_new(stage, columns,
+                   [&] { builder_.CreateCall(stage.copy, {columns, panels, left}); });
+    return panels;
+  }
+
+  void emit_where_new(const Stage& stage, Value* source, const std::function<void()>& body) {
+    Value* slot = bytes_at(emitter_.scratch, stage.source_at);
+    Value* held = builder_.CreateLoad(builder_.getPtrTy(), slot);
+    emitter_.when(builder_.CreateICmpNE(held, source), [&] {
+      body();
+      builder_.CreateStore(source, slot);
+    });
+  }
+
+  Emitter& emitter_;
+  llvm::IRBuilder<>& builder_;
+  Stage first_, second_;
+  std::int64_t rows_, group_rows_ = 1, groups_ = 1;
+  std::int64_t tile_at_ = 0, row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
+  std::map<std::int32_t, std::int64_t> rows_at_;  ///< by local buffer: its place in scratch
+  llvm::Function* row_epilogue_ = nullptr;
+  Value* buffers_ = nullptr;  ///< addresses of the kernel's buffers, the item's rows among them
+};
+
+}  // namespace
+
+Result<KernelShape> emit_chain(Emitter& emitter, const loop::Chain& chain) {
+  for (const loop::Contraction* c : {&chain.first, &chain.second}) {
+    RLX_TRY(check_contraction(emitter.kernel, *c));
+    if (!c->a_guards.empty()) return unsupported("A chain's contractions have no guards.");
+  }
+  const loop::Contraction &first = chain.first, &second = chain.second;
+  if (product(first.batch_extents) != product(second.batch_extents) ||
+      product(first.m_extents) != product(second.m_extents) ||
+      !emitter.kernel.buffers[second.a_buffer].local) {
+    return internal_error("The contractions of a chain do not share their rows.");
+  }
+  const bool empty = second.n <= 0 || first.n <= 0 || product(first.batch_extents) <= 0 ||
+                     product(first.m_extents) <= 0;
+  if (empty) return unsupported("A chain without points is no chain.");
+  return ChainEmitter(emitter, chain).emit();
+}
+
+}  // namespace rlx::codegen
