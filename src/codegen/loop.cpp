@@ -142,9 +142,13 @@ std::string extents_text(const Kernel& kernel) {
     if (reduced == nest->extents.end()) return text;
     return text + ", reduced " + times(reduced, nest->extents.end());
   }
-  if (const auto* c = std::get_if<Contraction>(&kernel.body)) {
-    const std::string batch = c->batch_extents.empty() ? "" : all(c->batch_extents) + " of ";
-    return fmt::format("{}m {}, n {}, k {}", batch, all(c->m_extents), c->n, all(c->k_extents));
+  const auto contraction = [&](const Contraction& c) {
+    const std::string batch = c.batch_extents.empty() ? "" : all(c.batch_extents) + " of ";
+    return fmt::format("{}m {}, n {}, k {}", batch, all(c.m_extents), c.n, all(c.k_extents));
+  };
+  if (const auto* c = std::get_if<Contraction>(&kernel.body)) return contraction(*c);
+  if (const auto* chain = std::get_if<Chain>(&kernel.body)) {
+    return contraction(chain->first) + fmt::format(", then n {}", chain->second.n);
   }
   const auto& r = std::get<Recurrence>(kernel.body);
   return fmt::format("{} steps of {}x{} rows, {} gates of {} units", r.steps, r.directions, r.batch,

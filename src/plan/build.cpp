@@ -46,6 +46,10 @@ void PlanBuilder::collect_users() {
     for (const FlatGraph::Predicate& predicate : flat_.predicates[i])
       read_outside_[static_cast<std::size_t>(predicate.value.node)] = true;
   }
+  for (const Region& region : regions_.list) {
+    if (!region.before.empty())
+      read_outside_[static_cast<std::size_t>(rows_of(region).node)] = true;
+  }
   for (const GraphOutput& output : graph_.outputs())
     read_outside_[static_cast<std::size_t>(output.value.node)] = true;
 }
@@ -101,6 +105,7 @@ std::int32_t PlanBuilder::add_weight(WeightPlan weight, const Type& type) {
 }
 
 Located PlanBuilder::locate(ValueId id) {
+  if (const auto rows = worker_rows_.find(id); rows != worker_rows_.end()) return rows->second;
   const View& view = placement_.of(id);
   return {buffer_of(view.base), view};
 }
@@ -113,6 +118,7 @@ std::int32_t PlanBuilder::error_buffer() {
 
 std::string PlanBuilder::region_text(const Region& region) const {
   std::string text;
+  for (const Region& before : region.before) text += region_text(before);
   for (const std::int32_t index : region.nodes) {
     if (!text.empty()) text += '+';
     text += graph_.nodes()[static_cast<std::size_t>(index)].op.name();
@@ -130,6 +136,7 @@ std::vector<Condition> PlanBuilder::conditions(const Region& region) {
 }
 
 double PlanBuilder::bytes_touched(const BufferPlan& buffer, double points) {
+  if (buffer.storage == Storage::worker) return 0;
   const auto bytes = static_cast<double>(buffer.bytes());
   return points == 0 ? bytes : std::min(bytes, points * static_cast<double>(size_of(buffer.dtype)));
 }

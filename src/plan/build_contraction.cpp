@@ -8,6 +8,7 @@
 namespace rlx::plan {
 
 Status PlanBuilder::add_contraction(const Region& region) {
+  if (!region.before.empty()) return add_chain(region);
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   KernelBuffers buffers(plan_.buffers);
   loop::Contraction contraction;

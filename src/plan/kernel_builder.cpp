@@ -18,7 +18,7 @@ std::int32_t KernelBuffers::number(std::int32_t plan_buffer, bool written) {
   }
   const BufferPlan& buffer = all_[static_cast<std::size_t>(plan_buffer)];
   plan_buffers.push_back(plan_buffer);
-  declared.push_back({buffer.dtype, buffer.elements, written});
+  declared.push_back({buffer.dtype, buffer.elements, written, buffer.storage == Storage::worker});
   return static_cast<std::int32_t>(plan_buffers.size() - 1);
 }
 

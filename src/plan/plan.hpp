@@ -23,6 +23,7 @@ enum class Storage : std::uint8_t {
   weight,  ///< weights[index], prepared once
   state,   ///< the named buffer states[index]
   slot,    ///< where the loop that owns slot `index` says, for each iteration anew
+  worker,  ///< in the scratch of each worker, inside one kernel; no address
 };
 
 struct BufferPlan {
@@ -123,7 +124,7 @@ struct Plan {
   std::int64_t arena_lower_bound_bytes = 0;
   std::vector<FusionQuestion> questions;  ///< what the planner asked, in its order
   double planning_ms = 0;                 ///< forming the regions took so long
-  double predicted_ns = 0;  ///< of a run, barriers included
+  double predicted_ns = 0;                ///< of a run, barriers included
 };
 
 /// The text of a plan, byte-stable.

@@ -75,6 +75,15 @@ class PlanBuilder {
   void add_recurrence(const Region& region);
   void add_projection(const Node& root, const RecurrentLayout& layout, std::int32_t target);
 
+  // build_chain.cpp: two contractions as one kernel
+  Status add_chain(const Region& region);
+  /// The value of `before` that the root of a chain reads.
+  ValueId rows_of(const Region& region) const {
+    return graph_.nodes()[static_cast<std::size_t>(region.root)].inputs[0];
+  }
+  void place_rows(const Region& first, ValueId rows);
+  loop::Contraction chain_stage(const Region& region, KernelBuffers& buffers);
+
   // build_copies.cpp: copies, host calls, outputs
   /// Copies `from` (a view of some buffer) to a view of the same dims in the buffer `to`.
   void add_copy(const Located& from, std::int32_t to, const View& target, const std::string& name);
@@ -109,6 +118,7 @@ class PlanBuilder {
   Plan plan_;
   const Region* current_ = nullptr;
   std::map<ValueId, std::int32_t> buffer_of_, dense_of_;
+  std::map<ValueId, Located> worker_rows_;  ///< of the first contraction of the chain in work
   std::vector<bool> read_outside_;
 };
 

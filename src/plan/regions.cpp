@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
 #include "plan/build_recurrence.hpp"
+#include "plan/chain.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -424,7 +425,9 @@ class Formation {
 }  // namespace
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) {
-  return Formation(graph, policy).run();
+  Regions regions = Formation(graph, policy).run();
+  if (policy.enabled) chain_contractions(graph, regions);
+  return regions;
 }
 
 }  // namespace rlx::plan

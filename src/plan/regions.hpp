@@ -60,6 +60,8 @@ struct Region {
   std::vector<std::int32_t> nodes;  ///< ascending
   Dims dims;     ///< of the full points (contraction, window: of the root's result)
   Axes reduced;  ///< axes of dims that the reductions run over; empty: none
+  /// contraction: at most one other contraction, whose last value only this root reads, as its a.
+  std::vector<Region> before;
 };
 
 struct Regions {

@@ -7,7 +7,7 @@ namespace rlx::plan {
 namespace {
 
 std::string buffer_line(std::size_t index, const BufferPlan& buffer) {
-  constexpr std::string_view storages[] = {"arena", "input", "weight", "state", "slot"};
+  constexpr std::string_view storages[] = {"arena", "input", "weight", "state", "slot", "worker"};
   std::string line = fmt::format("buffer {} {}[{}] {}", index, name_of(buffer.dtype),
                                  buffer.elements, storages[static_cast<int>(buffer.storage)]);
   if (buffer.storage == Storage::arena) {

@@ -37,6 +37,7 @@ void* CpuExecutable::address(std::int32_t index) const {
       return const_cast<std::byte*>(states_[static_cast<std::size_t>(buffer.index)].data());
     case plan::Storage::input:
     case plan::Storage::slot: return nullptr;  // set by each run, each iteration
+    case plan::Storage::worker: return nullptr;
   }
   return nullptr;
 }

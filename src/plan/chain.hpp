@@ -1,0 +1,13 @@
+// Chains: a contraction whose rows only another contraction reads, as one region (attention).
+#pragma once
+
+#include "plan/regions.hpp"
+
+namespace rlx::plan {
+
+/// Moves a contraction's region into `before` of the contraction that alone reads its rows: same
+/// batch and rows, all columns of the first are the k of the second. The rows then never reach the
+/// arena.
+void chain_contractions(const FlatGraph& graph, Regions& regions);
+
+}  // namespace rlx::plan
