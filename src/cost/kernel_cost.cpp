@@ -77,6 +77,7 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
                  std::span<const Residency> residencies, double points, const MachineModel& model) {
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const loop::Buffer& buffer = kernel.buffers[i];
+    if (buffer.local) continue;
     const Residency* residency = i < residencies.size() ? &residencies[i] : nullptr;
     const double bytes = points * static_cast<double>(size_of(buffer.dtype));
     if (buffer.written) {
@@ -97,6 +98,10 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_traffic(work, kernel, residencies, points, model);
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     add_contraction(work, *contraction, kernel.buffers, model);
+    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+  } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
+    add_contraction(work, chain->second, kernel.buffers, model);
+    add_contraction(work, chain->first, kernel.buffers, model);  // last: its rows are the items
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
   } else {
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);

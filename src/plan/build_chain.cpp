@@ -90,7 +90,7 @@ Status PlanBuilder::add_chain(const Region& region) {
     flops += 2 * points_of(stage->k_extents) * static_cast<double>(rows * stage->n);
   }
   loop::Kernel kernel{buffers.declared, std::move(chain)};
-  add_kernel(std::move(kernel), buffers.plan_buffers, "attention", flops, 0, 0);
+  add_kernel(std::move(kernel), buffers.plan_buffers, "attention", flops, 0);
   return {};
 }
 

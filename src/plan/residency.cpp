@@ -37,7 +37,7 @@ class Pieces {
     bytes_.assign(arena, static_cast<double>(piece_bytes));
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
       const BufferPlan& buffer = plan.buffers[i];
-      if (buffer.bytes() <= 0) continue;
+      if (buffer.bytes() <= 0 || buffer.storage == Storage::worker) continue;
       if (buffer.storage == Storage::arena) {
         const auto first = static_cast<std::size_t>(buffer.offset / piece_bytes);
         ranges_[i] = {first, std::max(pieces_of(buffer.offset + buffer.bytes()), first + 1)};
