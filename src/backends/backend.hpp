@@ -64,7 +64,10 @@ struct BackendEntry {
   Device device;
   Result<std::unique_ptr<Backend>> (*open)(const BackendOptions&);
   DeviceInfo (*info)();
+  std::string_view name;
 };
 std::span<const BackendEntry> backends();
+/// Backends that no session chooses: "reference" evaluates node by node, "null" computes nothing.
+std::span<const BackendEntry> checking_backends();
 
 }  // namespace rlx

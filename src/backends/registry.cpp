@@ -8,8 +8,25 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options);
 DeviceInfo info();
 }  // namespace cpu
 
+namespace reference {
+Result<std::unique_ptr<Backend>> open(const BackendOptions& options);
+DeviceInfo info();
+}  // namespace reference
+
+namespace null {
+Result<std::unique_ptr<Backend>> open(const BackendOptions& options);
+DeviceInfo info();
+}  // namespace null
+
 std::span<const BackendEntry> backends() {
-  static const BackendEntry entries[] = {{Device::cpu, cpu::open, cpu::info}};
+  static const BackendEntry entries[] = {{Device::cpu, cpu::open, cpu::info, "cpu"}};
+  return entries;
+}
+
+std::span<const BackendEntry> checking_backends() {
+  static const BackendEntry entries[] = {
+      {Device::cpu, reference::open, reference::info, "reference"},
+      {Device::cpu, null::open, null::info, "null"}};
   return entries;
 }
 

@@ -7,6 +7,21 @@
 
 namespace rlx::plan {
 
+namespace {
+
+/// The same product with no axis counted from the end.
+op::DotGeneral counted_from_front(op::DotGeneral dot, const Node& node, const Graph& graph) {
+  const auto normalise = [&](Axes& axes, std::size_t operand) {
+    for (std::int64_t& axis : axes)
+      if (axis < 0) axis += graph.type(node.inputs[operand]).rank();
+  };
+  normalise(dot.a_batch, 0), normalise(dot.a_contract, 0);
+  normalise(dot.b_batch, 1), normalise(dot.b_contract, 1);
+  return dot;
+}
+
+}  // namespace
+
 Status PlanBuilder::add_contraction(const Region& region) {
   if (!region.before.empty()) return add_chain(region);
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
@@ -16,7 +31,8 @@ Status PlanBuilder::add_contraction(const Region& region) {
   if (const auto* conv = root.op.as<op::Conv>()) {
     describe_conv(root, *conv, region, contraction, domain, buffers);
   } else {
-    describe_dot(root, *root.op.as<op::DotGeneral>(), region, contraction, domain, buffers);
+    describe_dot(root, counted_from_front(*root.op.as<op::DotGeneral>(), root, graph_), region,
+                 contraction, domain, buffers);
   }
   const DType dtype = root.results[0].dtype;
   contraction.accumulator = dtype == f64 ? f64 : f32;

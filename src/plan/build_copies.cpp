@@ -12,17 +12,34 @@ void PlanBuilder::add_copy(const Located& from, std::int32_t to, const View& tar
                            const std::string& name) {
   Region points;
   points.dims = from.view.dims;
-  const Domain domain = nest_domain(points, {});
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
-  const DType dtype = plan_.buffers[static_cast<std::size_t>(to)].dtype;
-  nest.accesses.push_back({.buffer = buffers.number(from.buffer, false),
-                           .offset = from.view.offset,
-                           .strides = from.view.strides});
+  loop::Access source{.buffer = buffers.number(from.buffer, false),
+                      .offset = from.view.offset,
+                      .strides = from.view.strides},
+      sink{.buffer = buffers.number(to, true), .offset = target.offset, .strides = target.strides};
+  DType dtype = plan_.buffers[static_cast<std::size_t>(to)].dtype;
+  if (is_complex(dtype)) {
+    // Kernels know no complex numbers: their two parts are copied.
+    dtype = dtype == c64 ? f32 : f64;
+    points.dims.push_back(2);
+    for (loop::Access* access : {&source, &sink}) {
+      access->offset *= 2;
+      for (std::int64_t& stride : access->strides) stride *= 2;
+      access->strides.push_back(1);
+    }
+    for (loop::Buffer& buffer : buffers.declared) {
+      buffer.dtype = dtype;
+      buffer.elements *= 2;
+    }
+  } else if (!is_generated(dtype)) {
+    dtype = u8;
+    for (loop::Buffer& buffer : buffers.declared) buffer.dtype = dtype;
+  }
+  const Domain domain = nest_domain(points, {});
+  nest.accesses.push_back(std::move(source));
   nest.nodes.push_back({.op = ScalarOp::load, .dtype = dtype, .index = 0});
-  nest.stores.push_back(
-      {{.buffer = buffers.number(to, true), .offset = target.offset, .strides = target.strides},
-       0});
+  nest.stores.push_back({std::move(sink), 0});
   finish_nest(std::move(nest), domain, buffers, false, name, 0);
 }
 
@@ -127,20 +144,7 @@ void PlanBuilder::add_outputs() {
 }
 
 void PlanBuilder::add_output_copy(ValueId value, const Located& located, std::int32_t target) {
-  const Type& type = graph_.type(value);
-  if (is_generated(type.dtype))
-    return add_copy(located, target, View::dense(value, type.dims()), "output");
-  HostCall call{.op = op::Reshape{type.shape},
-                .inputs = {dense_buffer(value)},
-                .input_dims = {type.dims()},
-                .outputs = {target},
-                .output_dims = {type.dims()}};
-  plan_.steps.push_back({.kind = Step::Kind::host,
-                         .index = static_cast<std::int32_t>(plan_.host_calls.size()),
-                         .buffers = {call.inputs[0], target},
-                         .name = "host",
-                         .region = "output"});
-  plan_.host_calls.push_back(std::move(call));
+  add_copy(located, target, View::dense(value, graph_.type(value).dims()), "output");
 }
 
 }  // namespace rlx::plan

@@ -1,6 +1,8 @@
 // Strided views.
 #include "plan/view.hpp"
 
+#include <numeric>
+
 #include "base/error.hpp"
 #include "rlx/ops.hpp"
 
@@ -19,14 +21,21 @@ View transposed(const View& x, const Axes& perm) {
 View sliced(const View& x, const op::Slice& slice, const Dims& dims) {
   View result{x.base, x.offset, dims, x.strides};
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    result.offset += slice.starts[i] * x.strides[i];
+    // Only a negative step starts at the marker of the end: at the last element.
+    const bool from_end = slice.starts[i] == op::slice_end;
+    result.offset += (from_end ? x.dims[i] - 1 : slice.starts[i]) * x.strides[i];
     result.strides[i] *= slice.steps.empty() ? 1 : slice.steps[i];
   }
   return result;
 }
 
-View reversed(const View& x, const Axes& axes) {
+View reversed(const View& x, const Axes& named) {
   View result = x;
+  Axes axes = named;
+  if (axes.empty()) {  // all
+    axes.resize(x.dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
   for (std::int64_t axis : axes) {
     const auto i =
         static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(x.dims.size()) : axis);
