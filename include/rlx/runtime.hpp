@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rlx/graph.hpp"
+#include "rlx/log.hpp"
 #include "rlx/result.hpp"
 #include "rlx/tensor.hpp"
 
@@ -91,6 +92,17 @@ struct CompileOptions {
   bool disable_fusion = false;
   /// Worker threads of a run; 0: the session's.
   int threads = 0;
+
+  /// An output whose value of one run is an input of the next. Both leave the program's lists; the
+  /// value starts with zeros and is a handle under the input's name (read_handle, bind_handle).
+  struct Feed {
+    std::string output, input;
+  };
+  std::vector<Feed> feeds;
+  CompileOptions& feed(std::string output, std::string input) {
+    feeds.push_back({std::move(output), std::move(input)});
+    return *this;
+  }
 };
 
 /// Name, dtype and dims of an input or output of a program. Dims are -1 where the data tells them
@@ -209,10 +221,47 @@ class CompiledGraph {
   /// arena_ptr().
   Result<std::span<const ArenaSlice>> run_slots(std::span<const void* const> slot_inputs);
   const std::byte* arena_ptr() const;
-  /// Outputs are written into the caller's memory: outputs[i] has room for output i.
+  /// Kernels write the outputs into the caller's memory, without a copy: outputs[i] has room for
+  /// output i, aligned for its dtype, and overlaps no other. Allocates nothing.
   Status run_into(std::span<const void* const> slot_inputs, std::span<void* const> outputs);
 
-  /// An independent copy that shares the weights.
+  // Handles: named values that outlive runs. A handle is a state of the graph (updated in place), a
+  // fed input, or any input that was bound to one. A run that fails leaves fed values as they were.
+
+  /// Sets a handle's value, which is copied; an input that is no handle yet becomes one, and is not
+  /// given to runs any more (run_slots ignores its pointer). Needs bound shapes. Errors: unknown
+  /// name, other dtype or dims.
+  Status bind_handle(std::string_view name, TensorView value);
+  /// A copy of a handle's value. Errors: unknown name.
+  Result<Tensor> read_handle(std::string_view name) const;
+  /// The same on the device's memory; on the CPU that is where handles are anyway.
+  Status bind_gpu_handle(std::string_view name, TensorView value) {
+    return bind_handle(name, value);
+  }
+  bool has_gpu_handle(std::string_view name) const;
+  /// From the next run on, output `output` becomes the handle's next value without a copy. It
+  /// stays readable through run, run_read_outputs and run_raw; run_slots gives it an empty slice.
+  /// Errors: no such handle or output, other dtype or dims, an output that feeds another handle.
+  Status set_gpu_handle_feed(std::string_view name, int output);
+  Result<Tensor> read_gpu_handle(std::string_view name) const { return read_handle(name); }
+  /// Runs, feeds the handles, reads nothing back. Errors: no handle is fed.
+  Status run_feed_gpu_handle(std::span<const NamedInput> inputs);
+
+  /// Queues a run behind those that are queued; inputs are copied. The calls above are errors until
+  /// sync_pending.
+  Status commit_no_wait(std::span<const NamedInput> inputs);
+  /// Waits for all queued runs and gives their outputs in order. A run that failed is the error,
+  /// with its index (from 0); runs queued behind it are dropped.
+  Result<std::vector<Outputs>> sync_pending();
+  /// Runs every input set and gives [run][output], each its own. Sets run at the same time on
+  /// clones, one for each thread of the session, unless a handle or state ties each to the one
+  /// before. The first failure is the error, with its index.
+  Result<std::vector<Outputs>> run_pipelined(std::span<const std::vector<NamedInput>> input_sets);
+  /// Ends the run that is in flight, if any, at its next kernel: it returns the error "The run was
+  /// cancelled." May be called from any thread. Queued runs are dropped.
+  void cancel();
+
+  /// An independent copy that shares the weights; handles are copied.
   Result<CompiledGraph> clone() const;
   Device device() const;
 
@@ -233,6 +282,12 @@ class CompiledGraph {
 struct SessionOptions {
   int threads = 0;       ///< 0: one for each core that the process may use
   DevicePolicy devices;  ///< `asked` is the Session's device
+  /// Most bytes that the arenas, scratch and packed weights of the session's programs may take
+  /// together; 0: no limit. A program that would need more is an error of compile and clone.
+  std::int64_t memory_limit_bytes = 0;
+  /// Gets messages of at least `log_level`.
+  LogCallback log;
+  LogLevel log_level = LogLevel::info;
 };
 
 /// Compiles graphs for one device. Thread-safe.

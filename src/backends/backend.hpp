@@ -1,11 +1,13 @@
 // What a device offers the runtime: facts, claims, and executables made from MIR graphs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/logging.hpp"
 #include "plan/build.hpp"
 #include "plan/plan.hpp"
 #include "rlx/runtime.hpp"
@@ -29,6 +31,10 @@ class Executable {
   /// Base of the arena; outputs lie at their buffers' offsets.
   virtual const std::byte* arena() const = 0;
   virtual std::byte* state(std::string_view name) = 0;
+  /// From the next run on output `index` is written to `memory`; null: into the arena again.
+  virtual void set_output(std::size_t index, void* memory) = 0;
+  /// The run in flight, if any, ends at its next step with an error. From any thread.
+  virtual void cancel() = 0;
   virtual Status set_param(std::string_view name, const Tensor& value) = 0;
   virtual Result<std::unique_ptr<Executable>> clone() const = 0;
   virtual Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) = 0;
@@ -52,11 +58,19 @@ class Backend {
   /// Does the device run this composite whole?
   virtual Claim claim(const Graph& graph, const Node& node) const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
+  /// Programs that gain from running at the same time.
+  virtual int lanes() const { return 1; }
+  /// Calls body(lane) for every lane, at the same time where the device can.
+  virtual void run_lanes(int lanes, const std::function<void(int)>& body) {
+    for (int lane = 0; lane < lanes; ++lane) body(lane);
+  }
 };
 
 /// What a session shares among the programs of one device.
 struct BackendOptions {
   int threads = 0;
+  std::int64_t memory_limit_bytes = 0;  ///< 0: none
+  Log log;
 };
 
 /// The backends that are built in, each made on demand.

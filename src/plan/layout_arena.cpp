@@ -60,6 +60,7 @@ void lay_out_arena(Plan& plan) {
     last[i] = plan.buffers[i].last_step;
   }
   for (const std::size_t i : by_first_step(plan)) {
+    plan.buffers[i].takes_over = taken_over[i];
     if (taken_over[i] < 0) continue;
     holder[i] = holder[static_cast<std::size_t>(taken_over[i])];
     last[holder[i]] = plan.buffers[i].last_step;

@@ -34,8 +34,9 @@ struct BufferPlan {
   std::int64_t offset = 0;       ///< bytes in the arena
   std::int32_t first_step = -1;  ///< of its life, inclusive
   std::int32_t last_step = -1;
-  std::int32_t within = -1;  ///< the buffer that holds this one; its offset counts from there
-  std::string name;          ///< of the value, for people
+  std::int32_t within = -1;      ///< the buffer that holds this one; its offset counts from there
+  std::int32_t takes_over = -1;  ///< the buffer whose bytes it takes over in place, or -1
+  std::string name;              ///< of the value, for people
 
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(size_of(dtype)); }
 };

@@ -270,7 +270,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     }
   }
   for (Fresh& item : fresh) item.source_is_read = kept.contains(item.source.data());
-  pack_fresh(plan, fresh, cache, pool);
+  RLX_TRY(pack_fresh(plan, fresh, cache, pool));
   for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
   bytes_total_ = 0;
   missing_.clear();
@@ -283,11 +283,13 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
 }
 
 // One block for all: it is made of huge pages, and touched by the threads that pack.
-void Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
-                         ThreadPool& pool) {
+Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
+                           ThreadPool& pool) {
   std::int64_t bytes = 0;
   for (const Fresh& item : fresh) bytes += rounded(plan.weights[item.index].bytes);
-  if (fresh.empty()) return;
+  if (fresh.empty()) return {};
+  RLX_ASSIGN(MemoryShare taken, MemoryShare::take(cache.budget, bytes, "packed weights"));
+  const auto share = std::make_shared<MemoryShare>(std::move(taken));
   Tensor block(u8, {std::max<std::int64_t>(bytes, 1)});
   std::byte* next = block.mutable_data();
   std::vector<Piece> pieces;
@@ -299,7 +301,7 @@ void Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightC
     add_pieces(weight, k, item.source, next, pieces);
     left[k] = static_cast<std::int64_t>(pieces.size() - before);
     // The source stays alive with what was made of it, so that its address keeps naming it.
-    const auto keep = [memory = block.shared_data(),
+    const auto keep = [memory = block.shared_data(), share,
                        owner = item.source.shared_data()](const std::byte*) {};
     bytes_[item.index] = std::shared_ptr<const std::byte>(next, keep);
     next += rounded(weight.bytes);
@@ -319,6 +321,7 @@ void Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightC
   for (const Fresh& item : fresh) {
     if (!item.key.empty()) cache.keep(item.key, bytes_[item.index]);
   }
+  return {};
 }
 
 }  // namespace rlx::plan

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "plan/plan.hpp"
 #include "plan/regions.hpp"
@@ -20,6 +21,8 @@ class WeightCache {
  public:
   std::shared_ptr<const std::byte> find(const std::string& key);
   void keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes);
+  /// What packed weights are taken from.
+  std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>();
 
  private:
   std::mutex mutex_;
@@ -48,8 +51,8 @@ class Weights {
   struct Fresh;
   Status fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
               ThreadPool& pool);
-  void pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
-                  ThreadPool& pool);
+  Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
+                    ThreadPool& pool);
 
   std::shared_ptr<const FlatGraph> graph_;
   std::map<std::string, Tensor> params_;

@@ -59,20 +59,31 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(
   }
   impl->graph = std::make_shared<const Graph>(std::move(hir));
   impl->prepare();
+  RLX_TRY(impl->apply_feeds(options.feeds));
   return impl;
 }
 
 void CompiledGraph::Impl::prepare() {
-  slots.assign(inputs.size(), nullptr);
+  if (slot_of.empty() && output_of.empty()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) slot_of.push_back(i);
+    for (std::size_t i = 0; i < outputs.size(); ++i) output_of.push_back(i);
+  }
+  slots.assign(bound ? bound->inputs.size() : inputs.size(), nullptr);
   converted.resize(inputs.size());
   if (!bound) return;
   const plan::Plan& plan = bound->executable->plan();
   slices.clear(), views.clear(), output_dims.clear();
   for (const Type& type : plan.output_types) output_dims.push_back(type.dims());
-  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
-    const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(plan.outputs[i])];
+  for (const std::size_t output : output_of) {
+    const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(plan.outputs[output])];
     slices.push_back({buffer.offset, buffer.bytes()});
-    views.emplace_back(buffer.dtype, output_dims[i], bound->executable->arena() + buffer.offset);
+    views.emplace_back(buffer.dtype, output_dims[output],
+                       bound->executable->arena() + buffer.offset);
+  }
+  for (const Handle& handle : handles) {
+    const auto shown = std::find(output_of.begin(), output_of.end(), handle.feed);
+    if (handle.feed >= 0 && shown != output_of.end())
+      slices[static_cast<std::size_t>(shown - output_of.begin())] = {};
   }
 }
 
@@ -87,8 +98,8 @@ Device CompiledGraph::device() const { return impl_->session->chosen; }
 
 // ---- inputs -----------------------------------------------------------------------------------
 
-Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims,
-                                      std::vector<bool>& given) {
+Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed,
+                                      std::vector<Dims>* dims) {
   std::size_t slot = 0;
   while (slot < inputs.size() && inputs[slot].name != input.name) ++slot;
   if (slot == inputs.size())
@@ -96,6 +107,8 @@ Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::
   if (given[slot]) return bad_input("The input ({}) is given twice.", input.name);
   given[slot] = true;
   const IoInfo& info = inputs[slot];
+  if (handle_of_slot(slot_of[slot]))
+    return bad_input("The input ({}) is a handle: runs take its value.", info.name);
   if (!input.view) {
     if (typed && info.dtype != f32)
       return bad_input("The input ({}) is {}, not f32.", info.name, name_of(info.dtype));
@@ -111,10 +124,10 @@ Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::
                        input.values.size());
     }
     const auto bytes = std::as_bytes(input.values);
-    slots[slot] = bytes.data();
+    slots[slot_of[slot]] = bytes.data();
     if (info.dtype != f32) {
       converted[slot] = converted_floats(bytes, f32, info.dtype, info.dims);
-      slots[slot] = converted[slot].data();
+      slots[slot_of[slot]] = converted[slot].data();
     }
     return {};
   }
@@ -128,17 +141,18 @@ Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed, std::
   if (!fits)
     return bad_input("The input ({}) has the dims [{}] and was given {}.", info.name,
                      fmt::join(info.dim_names, ","), dims_text(view.dims));
-  slots[slot] = view.data;
+  slots[slot_of[slot]] = view.data;
   if (dims) (*dims)[slot].assign(view.dims.begin(), view.dims.end());
   return {};
 }
 
 Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed,
                                   std::vector<Dims>* dims) {
-  std::vector<bool> given(inputs.size(), false);
-  for (const NamedInput& input : named) RLX_TRY(match_one(input, typed, dims, given));
+  given.assign(inputs.size(), false);
+  for (const NamedInput& input : named) RLX_TRY(match_one(input, typed, dims));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!given[i]) return bad_input("The input ({}) is missing.", inputs[i].name);
+    if (!given[i] && !handle_of_slot(slot_of[i]))
+      return bad_input("The input ({}) is missing.", inputs[i].name);
   }
   return {};
 }
@@ -148,7 +162,7 @@ Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed,
 
 Tensor CompiledGraph::Impl::read(std::size_t output) const {
   const TensorView& view = views[output];
-  Tensor tensor(view.dtype, output_dims[output]);
+  Tensor tensor(view.dtype, output_dims[output_of[output]]);
   std::memcpy(tensor.mutable_data(), view.data, view.bytes());
   return tensor;
 }
@@ -173,7 +187,7 @@ Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool
   RLX_TRY(match(named, typed, bound ? nullptr : &dims));
   Outputs result;
   if (bound) {
-    RLX_TRY(bound->executable->run(slots));
+    RLX_TRY(run_bound());
     for (std::size_t i = 0; i < outputs.size(); ++i)
       result.items.emplace_back(outputs[i].name, read(i));
     return result;
@@ -194,9 +208,11 @@ Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool
 }
 
 Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) {
+  RLX_TRY(impl_->check_idle());
   return impl_->run(inputs, false);
 }
 Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) {
+  RLX_TRY(impl_->check_idle());
   return impl_->run(inputs, true);
 }
 
@@ -206,6 +222,7 @@ Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inpu
     if (index < 0 || index >= static_cast<int>(outputs().size()))
       return bad_input("There is no output ({}): there are {}.", index, outputs().size());
   }
+  RLX_TRY(impl_->check_idle());
   Outputs result;
   if (!impl_->bound) {
     RLX_ASSIGN(Outputs all, impl_->run(inputs, false));
@@ -214,7 +231,7 @@ Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inpu
     return result;
   }
   RLX_TRY(impl_->match(inputs, false, nullptr));
-  RLX_TRY(impl_->bound->executable->run(impl_->slots));
+  RLX_TRY(impl_->run_bound());
   for (const int index : indices)
     result.items.emplace_back(outputs()[static_cast<std::size_t>(index)].name,
                               impl_->read(static_cast<std::size_t>(index)));
@@ -245,22 +262,30 @@ Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64
 
 Result<std::span<const TensorView>> CompiledGraph::run_raw(std::span<const NamedInput> inputs) {
   RLX_TRY(impl_->need_bound());
+  RLX_TRY(impl_->check_idle());
   RLX_TRY(impl_->match(inputs, false, nullptr));
-  RLX_TRY(impl_->bound->executable->run(impl_->slots));
+  RLX_TRY(impl_->run_bound());
   return std::span<const TensorView>(impl_->views);
+}
+
+Status CompiledGraph::Impl::take_slots(std::span<const void* const> slot_inputs) {
+  RLX_TRY(need_bound());
+  RLX_TRY(check_idle());
+  if (slot_inputs.size() != inputs.size())
+    return bad_input("The program has {} inputs and was given ({}).", inputs.size(),
+                     slot_inputs.size());
+  for (std::size_t i = 0; i < slot_inputs.size(); ++i) {
+    slots[slot_of[i]] = slot_inputs[i];
+    if (!slot_inputs[i] && element_count(inputs[i].dims) > 0 && !handle_of_slot(slot_of[i]))
+      return bad_input("The input ({}) is a null pointer.", inputs[i].name);
+  }
+  return {};
 }
 
 Result<std::span<const ArenaSlice>> CompiledGraph::run_slots(
     std::span<const void* const> slot_inputs) {
-  RLX_TRY(impl_->need_bound());
-  if (slot_inputs.size() != inputs().size())
-    return bad_input("The program has {} inputs and was given ({}).", inputs().size(),
-                     slot_inputs.size());
-  for (std::size_t i = 0; i < slot_inputs.size(); ++i) {
-    if (!slot_inputs[i] && element_count(inputs()[i].dims) > 0)
-      return bad_input("The input ({}) is a null pointer.", inputs()[i].name);
-  }
-  RLX_TRY(impl_->bound->executable->run(slot_inputs));
+  RLX_TRY(impl_->take_slots(slot_inputs));
+  RLX_TRY(impl_->run_bound());
   return std::span<const ArenaSlice>(impl_->slices);
 }
 
@@ -270,15 +295,28 @@ const std::byte* CompiledGraph::arena_ptr() const {
 
 Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
                                std::span<void* const> results) {
+  Impl& impl = *impl_;
   if (results.size() != outputs().size())
     return bad_input("The program has {} outputs and was given ({}).", outputs().size(),
                      results.size());
-  RLX_TRY(run_slots(slot_inputs));
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!results[i]) return bad_input("The output ({}) is a null pointer.", outputs()[i].name);
-    std::memcpy(results[i], impl_->views[i].data, impl_->views[i].bytes());
+    if (!results[i] && element_count(outputs()[i].dims) > 0)
+      return bad_input("The output ({}) is a null pointer.", outputs()[i].name);
   }
-  return {};
+  RLX_TRY(impl.take_slots(slot_inputs));
+  Executable& executable = *impl.bound->executable;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!impl.is_fed_by(impl.output_of[i])) executable.set_output(impl.output_of[i], results[i]);
+  }
+  const Status status = impl.run_bound();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!impl.is_fed_by(impl.output_of[i])) {
+      executable.set_output(impl.output_of[i], nullptr);
+    } else if (status.ok()) {
+      std::memcpy(results[i], impl.views[i].data, impl.views[i].bytes());
+    }
+  }
+  return status;
 }
 
 // ---- params, clones, reports
@@ -312,6 +350,7 @@ Status CompiledGraph::set_param(std::string_view name, std::span<const float> va
 
 Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes,
                                       DType dtype) {
+  RLX_TRY(impl_->check_idle());
   const op::Param* param = find_param(*impl_->graph, name);
   if (!param) return no_param(*impl_->graph, name);
   if (dtype != param->dtype && !(is_float(dtype) && is_float(param->dtype))) {
@@ -326,6 +365,7 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
   }
   const Tensor value = converted_floats(bytes, dtype, param->dtype, param->dims);
   impl_->params[std::string(name)] = value;
+  impl_->companions.clear();  // they have the weights of before
   if (impl_->bound) {
     RLX_TRY(impl_->bound->executable->set_param(name, value));
     impl_->prepare();
@@ -335,19 +375,33 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
   return {};
 }
 
-Result<CompiledGraph> CompiledGraph::clone() const {
+Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const {
   auto copy = std::make_unique<Impl>();
-  copy->session = impl_->session;
-  copy->backend = impl_->backend;
-  copy->graph = impl_->graph;
-  copy->options = impl_->options;
-  copy->inputs = impl_->inputs;
-  copy->outputs = impl_->outputs;
-  copy->params = impl_->params;
-  if (impl_->bound) {
-    RLX_ASSIGN(copy->bound, impl_->bound->clone());
+  copy->session = session;
+  copy->backend = backend;
+  copy->graph = graph;
+  copy->options = options;
+  copy->inputs = inputs;
+  copy->outputs = outputs;
+  copy->params = params;
+  copy->slot_of = slot_of;
+  copy->output_of = output_of;
+  if (bound) {
+    RLX_ASSIGN(copy->bound, bound->clone());
+  }
+  for (const Handle& handle : handles) {
+    Handle& twin = copy->handles.emplace_back(handle);
+    twin.value = Tensor(handle.value.dtype(), handle.value.dims());
+    std::memcpy(twin.value.mutable_data(), handle.value.data(), handle.value.bytes());
+    if (handle.feed >= 0) twin.next = Tensor(handle.value.dtype(), handle.value.dims());
   }
   copy->prepare();
+  return copy;
+}
+
+Result<CompiledGraph> CompiledGraph::clone() const {
+  RLX_TRY(impl_->check_idle());
+  RLX_ASSIGN(auto copy, impl_->clone());
   return CompiledGraph(std::move(copy));
 }
 

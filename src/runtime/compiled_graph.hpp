@@ -9,6 +9,7 @@
 
 #include "rlx/runtime.hpp"
 #include "runtime/compile.hpp"
+#include "runtime/run_queue.hpp"
 #include "runtime/session.hpp"
 #include "runtime/stages.hpp"
 
@@ -31,8 +32,24 @@ struct CompiledGraph::Impl {
   std::map<std::string, Tensor> params;  ///< set by the user, for programs made later
   Stage* last_stage = nullptr;
 
+  /// A value that runs keep in place of an input. Where an output feeds it, the run writes `next`,
+  /// and the two change places.
+  struct Handle {
+    std::string name;
+    std::size_t slot = 0;  ///< the plan's input
+    int feed = -1;         ///< the plan's output that becomes the next value
+    Tensor value, next;
+  };
+  std::vector<Handle> handles;
+  /// The plan's inputs and outputs by the program's: fed ones are not among the latter.
+  std::vector<std::size_t> slot_of, output_of;
+
+  std::unique_ptr<RunQueue> queue;                ///< made by the first commit_no_wait
+  std::vector<std::unique_ptr<Impl>> companions;  ///< clones for run_pipelined
+
   // reused by every run
-  std::vector<const void*> slots;
+  std::vector<const void*> slots;  ///< by the plan's inputs
+  std::vector<char> given;         ///< by input, of the call that is being matched
   std::vector<Tensor> converted;
   std::vector<ArenaSlice> slices;
   std::vector<Dims> output_dims;
@@ -44,12 +61,29 @@ struct CompiledGraph::Impl {
 
   /// Prepares what bound runs reuse.
   void prepare();
+  /// Takes fed inputs and outputs out of the lists. Errors: unknown names, types that differ.
+  Status apply_feeds(const std::vector<CompileOptions::Feed>& feeds);
+  /// Makes an input of the plan a handle of zeros.
+  Handle& add_handle(std::size_t slot, std::string name);
+  Status set_feed(Handle& handle, std::size_t output);
+  const Handle* find_handle(std::string_view name) const;
+  const Handle* handle_of_slot(std::size_t slot) const;
+  /// Dtype and dims of a handle or state by name.
+  Result<std::pair<TensorView, std::byte*>> handle_memory(std::string_view name) const;
+  /// Checks pointers by position and notes them in `slots`.
+  Status take_slots(std::span<const void* const> slot_inputs);
+  bool is_fed_by(std::size_t plan_output) const;
+  /// One run of the bound program on `slots`.
+  Status run_bound();
+  /// Errors where runs are queued.
+  Status check_idle() const;
+  Result<std::unique_ptr<Impl>> clone() const;
   /// Fills `slots` in declaration order; `typed` accepts only the declared dtypes. `dims` gets the
   /// dims of each input.
   Status match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims);
-  Status match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims,
-                   std::vector<bool>& given);
+  Status match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims);
   Result<Outputs> run(std::span<const NamedInput> named, bool typed);
+  Result<Outputs> run_guarded(std::span<const NamedInput> named);
   Result<Stage*> stage_for(const std::vector<Dims>& dims);
   Result<StaticProgram*> need_bound();
   Tensor read(std::size_t output) const;

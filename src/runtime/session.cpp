@@ -16,7 +16,8 @@ Result<Backend*> Session::Impl::open(const Graph& graph) {
   RLX_ASSIGN(choice, choose_device(graph, policy));
   for (const BackendEntry& entry : backends()) {
     if (entry.device != choice.device) continue;
-    RLX_ASSIGN(backend, entry.open({options.threads}));
+    RLX_ASSIGN(backend, entry.open({options.threads, options.memory_limit_bytes,
+                                    Log(options.log, options.log_level)}));
     chosen = entry.device;
     return backend.get();
   }
@@ -40,8 +41,17 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
                          name_of(options.precision));
   }
   RLX_ASSIGN(Backend* const backend, impl_->open(graph));
-  RLX_ASSIGN(auto program, CompiledGraph::Impl::make(impl_, *backend, graph, options));
-  return CompiledGraph(std::move(program));
+  RLX_ASSIGN(auto made, CompiledGraph::Impl::make(impl_, *backend, graph, options));
+  CompiledGraph program(std::move(made));
+  const CompileReport& report = program.report();
+  const MemoryReport memory = program.query_memory();
+  Log(impl_->options.log, impl_->options.log_level)(
+      LogLevel::info,
+      "Compiled a program of {} kernels in {:.1f} ms ({} generated, {} from the cache): weights {} "
+      "bytes, arena {}, scratch {}.",
+      report.kernels, report.compile_ms, report.generated_kernels, report.cached_kernels,
+      memory.weights_bytes, memory.arena_bytes, memory.scratch_bytes);
+  return program;
 }
 
 struct CompileCache::Impl {

@@ -23,6 +23,17 @@ std::string processor_name() {
   return "processor";
 }
 
+/// A chain of buffers in place that ends in an output lies where the output does.
+std::vector<std::int32_t> outputs_of_buffers(const plan::Plan& plan) {
+  std::vector<std::int32_t> output_of(plan.buffers.size(), -1);
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    for (std::int32_t buffer = plan.outputs[i]; buffer >= 0;
+         buffer = plan.buffers[static_cast<std::size_t>(buffer)].takes_over)
+      output_of[static_cast<std::size_t>(buffer)] = static_cast<std::int32_t>(i);
+  }
+  return output_of;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(std::shared_ptr<Shared> shared, int threads)
@@ -61,6 +72,7 @@ class CpuBackend final : public Backend {
     for (const codegen::LoadedKernel& kernel : program->kernels)
       program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
     program->scratch_bytes = (program->scratch_bytes + 127) / 64 * 64;
+    program->output_of_buffer = outputs_of_buffers(program->plan);
     for (const plan::Step& step : program->plan.steps)
       program->threads = std::max(program->threads, static_cast<int>(step.threads));
     if (request.report) {
@@ -73,6 +85,14 @@ class CpuBackend final : public Backend {
     RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights,
                                                     *shared_->pool));
     return CpuExecutable::make(std::move(program), std::move(weights));
+  }
+
+  int lanes() const override { return threads_; }
+
+  void run_lanes(int lanes, const std::function<void(int)>& body) override {
+    shared_->pool->run_team(lanes, [&](int worker, Team& team) {
+      for (int lane = worker; lane < lanes; lane += team.size()) body(lane);
+    });
   }
 
  private:
@@ -88,6 +108,9 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
   RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
   shared->model = cost::preset_for(codegen::host_cpu(), shared->library->target());
   shared->pool = std::make_unique<ThreadPool>(threads);
+  shared->weights.budget = std::make_shared<MemoryBudget>(options.memory_limit_bytes);
+  if (!shared->library->cache().enabled())
+    options.log(LogLevel::warning, "{}", shared->library->cache().reason_off());
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(shared), threads));
 }
 

@@ -17,7 +17,10 @@ Result<std::unique_ptr<Executable>> CpuExecutable::make(
   executable->weights_ = std::move(weights);
   const Program& p = *executable->program_;
   const std::int64_t arena_bytes = (p.plan.arena_bytes + 63) / 64 * 64;
-  Tensor memory(u8, {arena_bytes + p.scratch_bytes * p.threads + 64});
+  const std::int64_t bytes = arena_bytes + p.scratch_bytes * p.threads + 64;
+  RLX_ASSIGN(executable->share_,
+             MemoryShare::take(p.shared->weights.budget, bytes, "arena and scratch"));
+  Tensor memory(u8, {bytes});
   executable->memory_ = {memory.shared_data(), memory.mutable_data()};
   executable->arena_ = executable->memory_.get();
   executable->scratch_ = executable->arena_ + arena_bytes;
@@ -50,6 +53,7 @@ std::uint32_t CpuExecutable::position_of(std::int32_t buffer) {
   const auto index = static_cast<std::size_t>(plan_buffer.index);
   if (plan_buffer.storage == plan::Storage::input) input_positions_[index].push_back(position);
   if (plan_buffer.storage == plan::Storage::slot) slot_positions_[index].push_back(position);
+  note_output(buffer, position);
   return position;
 }
 
@@ -57,6 +61,7 @@ void CpuExecutable::bind() {
   steps_.clear(), pointers_.clear(), calls_.clear(), loops_.clear();
   input_positions_.assign(plan().inputs.size(), {});
   slot_positions_.assign(static_cast<std::size_t>(plan().slots), {});
+  output_positions_.assign(plan().outputs.size(), {});
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
   for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
   for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
@@ -130,6 +135,10 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
     if (!alone || worker == 0) run_loop(step.loop, worker, alone ? nullptr : team);
     return;
   }
+  if (is_cancelled_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (worker == 0 && host_status_.ok()) host_status_ = not_available("The run was cancelled.");
+    return;
+  }
   if (step.host_call >= 0) {
     if (worker == 0) run_host(step);
     return;
@@ -149,7 +158,8 @@ void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
       pointers_[position] = const_cast<void*>(inputs[i]);
   }
   if (error_flag_) *error_flag_ = 0;
-  host_status_ = Status();
+  if (!host_status_.ok()) host_status_ = Status();
+  is_cancelled_.store(false, std::memory_order_relaxed);
 }
 
 Status CpuExecutable::check_ready() const {
@@ -237,6 +247,20 @@ std::byte* CpuExecutable::state(std::string_view name) {
   }
   return nullptr;
 }
+
+// What takes over bytes in place takes them over wherever they lie: the whole chain moves.
+void CpuExecutable::note_output(std::int32_t buffer, std::uint32_t position) {
+  const std::vector<std::int32_t>& output_of = program_->output_of_buffer;
+  const std::int32_t output = output_of[static_cast<std::size_t>(buffer)];
+  if (output >= 0) output_positions_[static_cast<std::size_t>(output)].push_back(position);
+}
+
+void CpuExecutable::set_output(std::size_t index, void* memory) {
+  if (memory == nullptr) memory = address(plan().outputs[index]);
+  for (const std::uint32_t position : output_positions_[index]) pointers_[position] = memory;
+}
+
+void CpuExecutable::cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
 
 Status CpuExecutable::set_param(std::string_view name, const Tensor& value) {
   RLX_ASSIGN(weights_, weights_->with_param(name, value, plan(), program_->shared->weights,

@@ -1,10 +1,12 @@
 // A program on the CPU: generated kernels and host calls, run step by step by a team of workers.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
 #include "cost/machine_model.hpp"
@@ -28,6 +30,8 @@ struct Program {
   std::vector<codegen::LoadedKernel> kernels;
   std::int64_t scratch_bytes = 0;  ///< of one worker
   int threads = 1;                 ///< the most that a step uses
+  /// By buffer: the output whose bytes it shares (itself, or what it is taken over by), or -1.
+  std::vector<std::int32_t> output_of_buffer;
 };
 
 class CpuExecutable final : public Executable {
@@ -39,6 +43,8 @@ class CpuExecutable final : public Executable {
   Status run(std::span<const void* const> inputs) override;
   const std::byte* arena() const override { return arena_; }
   std::byte* state(std::string_view name) override;
+  void set_output(std::size_t index, void* memory) override;
+  void cancel() override;
   Status set_param(std::string_view name, const Tensor& value) override;
   Result<std::unique_ptr<Executable>> clone() const override;
   Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) override;
@@ -78,6 +84,7 @@ class CpuExecutable final : public Executable {
   void* address(std::int32_t buffer) const;
   /// A new entry of pointers_ for the buffer (-1: null); runs and loops keep it up to date.
   std::uint32_t position_of(std::int32_t buffer);
+  void note_output(std::int32_t buffer, std::uint32_t position);
   BoundStep bind_step(const plan::Step& step);
   void bind_call(const plan::HostCall& call);
   BoundLoop bind_loop(const plan::LoopPlan& loop);
@@ -88,7 +95,6 @@ class CpuExecutable final : public Executable {
   void set_inputs(std::span<const void* const> inputs);
   Status check_ready() const;
   Status outcome() const;
-
   // executable_loops.cpp
   /// Called by all members of a team, or with a null team by one worker.
   void run_loop(std::int32_t index, int worker, Team* team);
@@ -109,12 +115,15 @@ class CpuExecutable final : public Executable {
   std::vector<Tensor> states_;
   std::vector<BoundStep> steps_;
   std::vector<void*> pointers_;
-  std::vector<std::vector<std::uint32_t>> input_positions_;  ///< by input: set by every run
-  std::vector<std::vector<std::uint32_t>> slot_positions_;   ///< by slot: set by loops
+  std::vector<std::vector<std::uint32_t>> input_positions_;   ///< by input: set by every run
+  std::vector<std::vector<std::uint32_t>> slot_positions_;    ///< by slot: set by loops
+  std::vector<std::vector<std::uint32_t>> output_positions_;  ///< by output
   std::vector<BoundCall> calls_;
   std::vector<BoundLoop> loops_;
   std::int32_t* error_flag_ = nullptr;
   Status host_status_;
+  std::atomic<bool> is_cancelled_ = false;
+  MemoryShare share_;  ///< of the session's budget
 };
 
 }  // namespace rlx::cpu

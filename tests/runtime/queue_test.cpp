@@ -1,0 +1,164 @@
+// Queued and pipelined runs, cancelling, limits, messages.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// y = table[index] doubled: an index outside fails.
+Graph lookup() {
+  Graph graph;
+  const Value index = graph.input("index", i64, {3});
+  const Tensor table = Tensor::of<float>({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const Value rows = gather(graph.constant(table), index, 0);
+  graph.output("y", rows + rows);
+  return graph;
+}
+
+Tensor index(std::int64_t i) { return Tensor::of<std::int64_t>({3}, {i, 0, i}); }
+
+template <class T>
+std::string message(const T& result) {
+  return result.ok() ? "no error" : result.error().message;
+}
+
+class Queue : public testing::Test {
+ protected:
+  Session session{Device::cpu, {.threads = 2}};
+};
+
+TEST_F(Queue, runs_come_back_in_order) {
+  CompiledGraph program = session.compile(lookup()).value();
+  for (int i = 0; i < 4; ++i) {
+    const Tensor value = index(i);
+    ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"index", value}}).ok());
+  }
+  const std::vector<Outputs> outputs = program.sync_pending().value();
+  ASSERT_EQ(outputs.size(), 4u);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(outputs[static_cast<std::size_t>(i)]["y"].as<float>()[0], 4.0f * i);
+  EXPECT_TRUE(program.sync_pending().value().empty());
+}
+
+TEST_F(Queue, a_failure_is_told_with_its_index) {
+  CompiledGraph program = session.compile(lookup()).value();
+  for (const int i : {1, 2, 100, 3})
+    ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"index", index(i)}}).ok());
+  EXPECT_THAT(message(program.sync_pending()), HasSubstr("while running queued run (2)"));
+  EXPECT_TRUE(program.run({{"index", index(1)}}).ok()) << "usable afterwards";
+}
+
+TEST_F(Queue, other_calls_wait_for_sync) {
+  CompiledGraph program = session.compile(lookup()).value();
+  const Tensor first = index(1);
+  ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"index", first}}).ok());
+  EXPECT_EQ(message(program.run({{"index", first}})),
+            "There are queued runs (1): call sync_pending first.");
+  EXPECT_EQ(message(program.clone()), "There are queued runs (1): call sync_pending first.");
+  ASSERT_TRUE(program.sync_pending().ok());
+  EXPECT_TRUE(program.run({{"index", first}}).ok());
+}
+
+TEST_F(Queue, pipelined_runs_give_each_its_own) {
+  CompiledGraph program = session.compile(lookup()).value();
+  std::vector<std::vector<NamedInput>> sets;
+  std::vector<Tensor> indices;
+  for (int i = 0; i < 40; ++i) indices.push_back(index(i % 4));
+  for (const Tensor& tensor : indices) sets.push_back({{"index", tensor}});
+  const std::vector<Outputs> outputs = program.run_pipelined(sets).value();
+  ASSERT_EQ(outputs.size(), 40u);
+  for (int i = 0; i < 40; ++i)
+    EXPECT_EQ(outputs[static_cast<std::size_t>(i)]["y"].as<float>()[0], 4.0f * (i % 4));
+  const Tensor bad = index(7);
+  sets[3] = {{"index", bad}};
+  EXPECT_THAT(message(program.run_pipelined(sets)), HasSubstr("while running input set (3)"));
+  EXPECT_TRUE(program.run_pipelined({}).value().empty());
+}
+
+/// A long chain of products that do not fold.
+Graph long_chain(int steps) {
+  Graph graph;
+  Value x = graph.input("x", f32, {256, 256});
+  const Value w = graph.param("w", f32, {256, 256}, Tensor(f32, {256, 256}));
+  for (int i = 0; i < steps; ++i) x = matmul(x, w);
+  graph.output("y", x);
+  return graph;
+}
+
+TEST_F(Queue, a_run_is_cancelled_from_another_thread) {
+  CompiledGraph program = session.compile(long_chain(400)).value();
+  const Tensor x(f32, {256, 256});
+  std::atomic<bool> is_over = false;
+  std::string said;
+  std::thread runner([&] {
+    while (said.empty()) {
+      const auto outputs = program.run({{"x", x}});
+      if (!outputs.ok()) said = outputs.error().message;
+    }
+    is_over = true;
+  });
+  while (!is_over) {
+    program.cancel();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  runner.join();
+  EXPECT_EQ(said, "The run was cancelled.");
+  EXPECT_TRUE(program.run({{"x", x}}).ok()) << "usable afterwards";
+}
+
+TEST_F(Queue, cancelling_drops_what_is_queued) {
+  CompiledGraph program = session.compile(long_chain(100)).value();
+  const Tensor x(f32, {256, 256});
+  for (int i = 0; i < 50; ++i)
+    ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"x", x}}).ok());
+  program.cancel();
+  EXPECT_THAT(message(program.sync_pending()), HasSubstr("The run was cancelled."));
+  EXPECT_TRUE(program.run({{"x", x}}).ok());
+}
+
+TEST(Limits, a_program_that_would_exceed_the_session_is_an_error) {
+  Session session(Device::cpu, {.threads = 1, .memory_limit_bytes = 700'000});
+  EXPECT_THAT(message(session.compile(long_chain(2))), HasSubstr("700000 bytes"));
+  Graph small;
+  const Value x = small.input("x", f32, {64, 1024});
+  small.output("y", x + x);
+  const auto program = session.compile(small);
+  ASSERT_TRUE(program.ok()) << message(program);
+  std::vector<CompiledGraph> clones;
+  std::string said;
+  for (int i = 0; i < 8 && said.empty(); ++i) {
+    auto clone = program->clone();
+    if (clone.ok()) {
+      clones.push_back(*std::move(clone));
+    } else {
+      said = clone.error().message;
+    }
+  }
+  EXPECT_EQ(clones.size(), 1u);
+  EXPECT_THAT(said, HasSubstr("The arena and scratch need ("));
+  clones.clear();
+  EXPECT_TRUE(program->clone().ok()) << "what is freed can be had again";
+}
+
+TEST(Messages, a_session_tells_what_it_compiles) {
+  std::vector<std::string> said;
+  SessionOptions options;
+  options.log = [&](LogLevel level, std::string_view text) {
+    said.push_back(std::string(name_of(level)) + ": " + std::string(text));
+  };
+  Session session(Device::cpu, options);
+  ASSERT_TRUE(session.compile(lookup()).ok());
+  ASSERT_FALSE(said.empty());
+  EXPECT_THAT(said.back(), HasSubstr("info: Compiled a program of 1 kernels"));
+}
+
+}  // namespace
+}  // namespace rlx
