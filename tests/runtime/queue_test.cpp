@@ -84,10 +84,10 @@ TEST_F(Queue, pipelined_runs_give_each_its_own) {
 }
 
 /// A long chain of products that do not fold.
-Graph long_chain(int steps) {
+Graph long_chain(int steps, std::int64_t size = 256) {
   Graph graph;
-  Value x = graph.input("x", f32, {256, 256});
-  const Value w = graph.param("w", f32, {256, 256}, Tensor(f32, {256, 256}));
+  Value x = graph.input("x", f32, {size, size});
+  const Value w = graph.param("w", f32, {size, size}, Tensor(f32, {size, size}));
   for (int i = 0; i < steps; ++i) x = matmul(x, w);
   graph.output("y", x);
   return graph;
@@ -125,11 +125,19 @@ TEST_F(Queue, cancelling_drops_what_is_queued) {
 }
 
 TEST(Limits, a_program_that_would_exceed_the_session_is_an_error) {
-  Session session(Device::cpu, {.threads = 1, .memory_limit_bytes = 700'000});
-  EXPECT_THAT(message(session.compile(long_chain(2))), HasSubstr("700000 bytes"));
   Graph small;
   const Value x = small.input("x", f32, {64, 1024});
   small.output("y", x + x);
+  Session unlimited(Device::cpu, {.threads = 1});
+  const MemoryReport memory = unlimited.compile(small).value().query_memory();
+  // Room for two and a half of them.
+  const std::int64_t limit = (memory.arena_bytes + memory.scratch_bytes) * 5 / 2;
+  SessionOptions options;
+  options.threads = 1;
+  options.memory_limit_bytes = limit;
+  Session session(Device::cpu, options);
+  EXPECT_THAT(message(session.compile(long_chain(2, 1024))),
+              HasSubstr("of the session's limit of " + std::to_string(limit) + " bytes"));
   const auto program = session.compile(small);
   ASSERT_TRUE(program.ok()) << message(program);
   std::vector<CompiledGraph> clones;
