@@ -1,5 +1,6 @@
 // The reference backend: evaluates graphs node by node by the ops' own rules. Slow, obvious, right.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -65,6 +66,11 @@ class ReferenceExecutable final : public Executable {
     const auto found = states_.find(std::string(name));
     return found == states_.end() ? nullptr : const_cast<std::byte*>(found->second.data());
   }
+  void set_output(std::size_t index, void* memory) override {
+    targets_.resize(plan_.outputs.size());
+    targets_[index] = static_cast<std::byte*>(memory);
+  }
+  void cancel() override { is_cancelled_ = true; }
   Status set_param(std::string_view name, const Tensor& value) override {
     params_.insert_or_assign(std::string(name), value);
     return {};
@@ -81,9 +87,12 @@ class ReferenceExecutable final : public Executable {
   Status run(std::span<const void* const> inputs) override {
     values_.assign(graph().nodes().size(), {});
     updates_.clear();
+    is_cancelled_ = false;
+    targets_.resize(plan_.outputs.size());
     std::size_t next_input = 0;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = graph().nodes()[i];
+      if (is_cancelled_) return not_available("The run was cancelled.");
       if (node.op.is<op::Input>()) {
         const Type& type = node.results[0];
         const auto* bytes = static_cast<const std::byte*>(inputs[next_input++]);
@@ -97,8 +106,9 @@ class ReferenceExecutable final : public Executable {
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const Tensor& tensor = value(outputs[k].value);
       const auto buffer = static_cast<std::size_t>(plan_.outputs[k]);
-      std::memcpy(memory_.mutable_data() + plan_.buffers[buffer].offset, tensor.data(),
-                  tensor.bytes());
+      std::byte* const target =
+          targets_[k] ? targets_[k] : memory_.mutable_data() + plan_.buffers[buffer].offset;
+      std::memcpy(target, tensor.data(), tensor.bytes());
     }
     // Reads of a run see the values from before its updates.
     for (auto& [name, tensor] : updates_) std::memcpy(state(name), tensor.data(), tensor.bytes());
@@ -152,6 +162,8 @@ class ReferenceExecutable final : public Executable {
     return bad_input("The param ({}) has no value: set_param gives it one.", param.name);
   }
 
+  std::vector<std::byte*> targets_;  ///< by output; null: the arena
+  std::atomic<bool> is_cancelled_ = false;
   std::shared_ptr<const plan::FlatGraph> flat_;
   plan::Plan plan_;
   Tensor memory_;  ///< the arena
