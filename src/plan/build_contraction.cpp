@@ -133,6 +133,30 @@ void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
   c.b_buffer = buffers.number(add_weight(std::move(weight), type), false);
 }
 
+namespace {
+
+/// Few planes of an image (colours of a first layer): k runs over channels, then taps, so that a
+/// kernel's row is one run of a line.
+void order_planes(const View& x, std::size_t spatial, loop::Contraction& c) {
+  constexpr std::int64_t most_elements = 48 * 1024;  // lines that a worker keeps at hand
+  const std::int64_t column_stride = std::abs(x.strides[spatial]);
+  const std::int64_t channels = c.k_extents.back(), taps = c.k_extents[spatial - 1];
+  if (column_stride != 1 || x.strides.back() <= x.dims[spatial] || channels == 1) return;
+  if (taps == 1 || c.m_extents.back() < 8) return;
+  const std::int64_t lines = element_count(c.k_extents) / taps;
+  if (lines * (x.dims[spatial] + 2 * taps) > most_elements) return;
+  const auto to_front = [&](std::vector<std::int64_t>& list, std::size_t first) {
+    const auto begin = list.begin() + static_cast<std::ptrdiff_t>(first);
+    std::rotate(begin, list.end() - 1, list.end());
+  };
+  to_front(c.k_extents, 0);
+  to_front(c.a_k_strides, 0);
+  to_front(c.b_k_strides, 0);
+  for (loop::Guard& guard : c.a_guards) to_front(guard.coefficients, c.m_extents.size());
+}
+
+}  // namespace
+
 void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Region& region,
                                 loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
   const Located x = locate(root.inputs[0]);
@@ -174,6 +198,7 @@ void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Re
     guard.coefficients[batches + c.m_extents.size() + i] = dilations[i];
     c.a_guards.push_back(std::move(guard));
   }
+  if (conv.groups == 1) order_planes(x.view, spatial, c);
   set_b(root.inputs[1], w, c, buffers);
   set_domain(c, domain);
   const bool grouped = conv.groups > 1;

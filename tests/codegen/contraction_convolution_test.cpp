@@ -52,6 +52,27 @@ loop::Kernel convolution(const Convolution& s, const Target& target) {
   return kernel;
 }
 
+/// The same over an image in planes: k = (channel, kernel row, kernel column).
+loop::Kernel planar_convolution(const Convolution& s, const Target& target) {
+  loop::Kernel kernel = convolution(s, target);
+  auto& c = std::get<loop::Contraction>(kernel.body);
+  const std::int64_t plane = s.height * s.width;
+  c.a_offset = -s.padding * (s.width + 1);
+  c.a_batch_strides = {0};
+  c.a_m_strides = {s.channels * plane, s.stride * s.width, s.stride};
+  c.k_extents = {s.channels, s.kernel, s.kernel};
+  c.a_k_strides = {plane, s.dilation * s.width, s.dilation};
+  c.a_guards = {{-s.padding, s.height, {0, 0, s.stride, 0, 0, s.dilation, 0}},
+                {-s.padding, s.width, {0, 0, 0, s.stride, 0, 0, s.dilation}}};
+  return kernel;
+}
+
+void check_planar(const Convolution& shape, std::uint32_t seed = 1) {
+  for (const Target& target : host_targets()) {
+    expect_as_interpreted(planar_convolution(shape, target), target, 1e-5, seed);
+  }
+}
+
 void check(const Convolution& shape, std::uint32_t seed = 1) {
   for (const Target& target : host_targets()) {
     expect_as_interpreted(convolution(shape, target), target, 1e-5, seed);
@@ -83,6 +104,49 @@ TEST(ContractionConvolution, first_layer_with_three_channels) {
          .kernel = 7,
          .stride = 2,
          .padding = 3});
+}
+
+TEST(ContractionConvolution, few_channels_are_copied_with_their_margins) {
+  for (const std::int64_t channels : {1, 2, 3, 8, 12, 15}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const Convolution shape{.images = 2,
+                              .height = 12,
+                              .width = 37,
+                              .channels = channels,
+                              .filters = 20,
+                              .stride = stride};
+      SCOPED_TRACE(channels);
+      check(shape);
+      check_planar(shape);
+    }
+  }
+  check({.images = 1,
+         .height = 9,
+         .width = 70,
+         .channels = 8,
+         .filters = 8,
+         .kernel = 9,
+         .dilation = 2,
+         .padding = 8});
+  check({.images = 1, .height = 9, .width = 30, .channels = 4, .filters = 33, .padding = 0});
+  check_planar({.images = 1,
+                .height = 9,
+                .width = 30,
+                .channels = 4,
+                .filters = 33,
+                .kernel = 5,
+                .padding = 0});
+}
+
+TEST(ContractionConvolution, margins_wider_than_the_image) {
+  check({.images = 1, .height = 3, .width = 4, .channels = 3, .filters = 5, .padding = 9});
+  check_planar({.images = 1,
+                .height = 3,
+                .width = 4,
+                .channels = 3,
+                .filters = 5,
+                .stride = 2,
+                .padding = 9});
 }
 
 TEST(ContractionConvolution, one_by_one_is_a_matrix_product) {

@@ -175,7 +175,7 @@ class ContractionEmitter {
   }
   std::int64_t b_bytes() const { return static_cast<std::int64_t>(size_of(context_.b_dtype())); }
 
-  /// [zero line][tile][source of the panel][panel][the row epilogue's own]
+  /// [zero line][tile][source of the panel][panel][lines][the row epilogue's own]
   void lay_out_scratch() {
     const auto accumulator_bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
     if (!plan_.guards.empty()) {
@@ -194,6 +194,12 @@ class ContractionEmitter {
       scratch_bytes_ =
           panel_at_ + align_up(plan_.block_columns * plan_.panel_steps * accumulator_bytes);
     }
+    if (plan_.line.segments > 0) {
+      const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
+      lines_at_ = scratch_bytes_;
+      line_bytes_ = align_up(plan_.line.count() * plan_.line.pitch * a_bytes);
+      scratch_bytes_ += line_bytes_;
+    }
   }
 
   void emit_parts() {
@@ -209,6 +215,7 @@ class ContractionEmitter {
       }
     }
     if (plan_.column_source == ColumnSource::scratch) copy_ = emit_panel_copy(context_);
+    if (plan_.line.segments > 0) copy_lines_ = emit_line_copy(context_);
     if (!context_.register_epilogue()) epilogue_ = emit_tile_epilogue(context_);
   }
 
@@ -240,23 +247,54 @@ class ContractionEmitter {
     a_ = bytes_at(emitter_.buffers[contraction_.a_buffer], contraction_.a_offset * a_bytes);
     const std::int64_t b_offset = contraction_.b_offset;
     b_ = bytes_at(emitter_.buffers[contraction_.b_buffer], b_offset * b_bytes());
-    if (zero_line_bytes_ > 0) {
-      auto* zeros = llvm::Constant::getNullValue(
-          llvm::FixedVectorType::get(builder_.getInt8Ty(), emitter_.machine.vector_bytes));
-      emitter_.loop(emitter_.i64(0), emitter_.i64(zero_line_bytes_), emitter_.machine.vector_bytes,
-                    [&](Value* at) {
-                      builder_.CreateAlignedStore(zeros, bytes_at(emitter_.scratch, at),
-                                                  llvm::Align(16));
-                    });
-    }
+    emit_zeros(0, zero_line_bytes_);
+    // Margins stay zero from here on.
+    emit_zeros(lines_at_, line_bytes_);
     if (copy_) {
       builder_.CreateStore(llvm::ConstantPointerNull::get(builder_.getPtrTy()),
                            bytes_at(emitter_.scratch, panel_source_at_));
     }
   }
 
+  /// Zeros in scratch.
+  void emit_zeros(std::int64_t first, std::int64_t bytes) {
+    auto* zeros = llvm::Constant::getNullValue(
+        llvm::FixedVectorType::get(builder_.getInt8Ty(), emitter_.machine.vector_bytes));
+    emitter_.loop(emitter_.i64(first), emitter_.i64(first + bytes), emitter_.machine.vector_bytes,
+                  [&](Value* at) {
+                    builder_.CreateAlignedStore(zeros, bytes_at(emitter_.scratch, at),
+                                                llvm::Align(16));
+                  });
+  }
+
+  /// Segments one by one: their lines, then all their blocks.
+  void emit_segments(Value* item) {
+    const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups});
+    batch_ = at[0];
+    Value* first = builder_.CreateMul(at[1], builder_.getInt64(plan_.group_blocks));
+    Value* last = builder_.CreateBinaryIntrinsic(
+        llvm::Intrinsic::smin, builder_.CreateAdd(first, builder_.getInt64(plan_.group_blocks)),
+        builder_.getInt64(plan_.line.segments));
+    emit_batch_bases();
+    Value* image = a_batch_;
+    first_block_ = builder_.getInt64(0);
+    last_block_ = builder_.getInt64(plan_.row_blocks);
+    emitter_.loop(first, last, 1, [&](Value* segment) {
+      Value* lines = bytes_at(emitter_.scratch, lines_at_);
+      builder_.CreateCall(copy_lines_, {image, lines, segment});
+      first_row_ = builder_.CreateMul(segment, builder_.getInt64(plan_.rows));
+      // Row numbers count over all segments, the copy begins with the segment's first row.
+      const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
+      const std::int64_t row_bytes = plan_.m.front().a * a_bytes;
+      a_batch_ = bytes_at(lines, builder_.CreateMul(first_row_, builder_.getInt64(-row_bytes)));
+      emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.column_blocks), 1,
+                    [&](Value* block) { emit_column_block(block); });
+    });
+  }
+
   /// Items run over row groups first, so that a worker meets the same panel many times.
   void emit_item(Value* item) {
+    if (copy_lines_) return emit_segments(item);
     const Integers extents = plan_.whole_rows
                                  ? Integers{plan_.batches, plan_.row_groups}
                                  : Integers{plan_.batches, plan_.column_blocks, plan_.row_groups};
@@ -336,6 +374,7 @@ class ContractionEmitter {
     Value* out = context_.register_epilogue() ? emitter_.function->getArg(0) : tile;
     emitter_.loop(first_block_, last_block_, 1, [&](Value* block) {
       Value* row = row_of(block);
+      if (first_row_) row = builder_.CreateAdd(first_row_, row);
       const Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
       emit_block_calls(block, left, arguments);
       if (!epilogue_) return;
@@ -378,6 +417,9 @@ class ContractionEmitter {
 
   std::int64_t zero_line_bytes_ = 0, tile_at_ = 0, panel_source_at_ = 0, panel_at_ = 0;
   std::int64_t row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
+  std::int64_t lines_at_ = 0, line_bytes_ = 0;
+  llvm::Function* copy_lines_ = nullptr;
+  Value* first_row_ = nullptr;         ///< of the segment
   llvm::Function* blocks_[2][2] = {};  ///< [tail][tall]
   llvm::Function* copy_ = nullptr;
   llvm::Function* epilogue_ = nullptr;

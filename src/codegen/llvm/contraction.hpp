@@ -77,6 +77,10 @@ llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t r
 /// widened to the accumulator type. Columns beyond columns_left hold anything.
 llvm::Function* emit_panel_copy(const ContractionContext& context);
 
+/// void(ptr a, ptr lines, i64 segment): copies the lines that a segment reads. Their margins stay
+/// as they are.
+llvm::Function* emit_line_copy(const ContractionContext& context);
+
 /// void(ptr buffers, ptr tile, i64 batch, i64 row, i64 rows, i64 column): the epilogue's nodes and
 /// stores over a tile of `rows` rows of block_columns accumulators.
 llvm::Function* emit_tile_epilogue(const ContractionContext& context);

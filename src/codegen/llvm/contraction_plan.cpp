@@ -24,21 +24,6 @@ bool mergeable(const AddressDim& outer, const AddressDim& inner) {
   return true;
 }
 
-std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
-  std::vector<AddressDim> merged;
-  for (const AddressDim& dim : dims) {
-    if (dim.extent == 1) continue;
-    if (!merged.empty() && mergeable(merged.back(), dim)) {
-      const std::int64_t extent = merged.back().extent * dim.extent;
-      merged.back() = dim;
-      merged.back().extent = extent;
-    } else {
-      merged.push_back(dim);
-    }
-  }
-  return merged;
-}
-
 /// Guards that some point of the domain breaks.
 std::vector<const loop::Guard*> failing_guards(const loop::Contraction& contraction) {
   Integers extents = contraction.batch_extents;
@@ -105,6 +90,7 @@ void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan)
   for (AddressDim& dim : plan.k_open) std::fill(dim.guards.begin(), dim.guards.end(), 0);
   plan.k_open = merge(plan.k_open);
   ensure_open_inner(plan.k_open, 0);
+  if (contraction.accumulator != DType::i32) plan_lines(contraction, guards, k, plan);
   plan.uniform_rows = plan.m.size() <= 1;
 }
 
@@ -169,7 +155,20 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
   }
   plan.block_rows = plan.rows / plan.row_blocks;
   plan.short_blocks = plan.row_blocks - plan.rows % plan.row_blocks;
-  plan.one_height = plan.short_blocks < plan.row_blocks && plan.short_blocks * 50 <= plan.rows;
+  plan.one_height = plan.line.segments == 0 && plan.short_blocks < plan.row_blocks &&
+                    plan.short_blocks * 50 <= plan.rows;
+}
+
+/// Groups of segments: enough to balance, long enough beside the call.
+void plan_line_items(ContractionPlan& plan) {
+  constexpr std::int64_t least_operations = 200'000, wanted_items = 64;
+  const std::int64_t operations = 2 * plan.rows * plan.columns * plan.depth;
+  const std::int64_t least = (least_operations + operations - 1) / operations;
+  const std::int64_t groups = std::max<std::int64_t>(1, wanted_items / plan.batches);
+  const std::int64_t segments = plan.line.segments;
+  plan.group_blocks = std::min(segments, std::max(least, (segments + groups - 1) / groups));
+  plan.row_groups = (segments + plan.group_blocks - 1) / plan.group_blocks;
+  plan.work_items = plan.batches * plan.row_groups;
 }
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
@@ -202,6 +201,21 @@ void plan_items(const loop::Contraction& contraction, ContractionPlan& plan) {
 }
 
 }  // namespace
+
+std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
+  std::vector<AddressDim> merged;
+  for (const AddressDim& dim : dims) {
+    if (dim.extent == 1) continue;
+    if (!merged.empty() && mergeable(merged.back(), dim)) {
+      const std::int64_t extent = merged.back().extent * dim.extent;
+      merged.back() = dim;
+      merged.back().extent = extent;
+    } else {
+      merged.push_back(dim);
+    }
+  }
+  return merged;
+}
 
 std::vector<AddressDim> merge_dims(const Integers& extents, const std::vector<Integers>& strides) {
   std::vector<AddressDim> dims;
@@ -236,7 +250,11 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   } else {
     plan.column_source = ColumnSource::scratch;
   }
-  plan_items(contraction, plan);
+  if (plan.line.segments > 0) {
+    plan_line_items(plan);
+  } else {
+    plan_items(contraction, plan);
+  }
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
   return plan;

@@ -30,13 +30,31 @@ struct GuardBounds {
   std::int64_t offset = 0, extent = 0;
 };
 
+/// Lines of A that a worker copies into its scratch, with zeros around them, before it computes the
+/// rows of C that read them: the micro-kernel then meets no guards, and runs of k that lie in one
+/// line are one run. A segment is what one copy serves: the rows along the last m dim.
+struct LinePlan {
+  std::int64_t segments = 0;                    ///< 0: A is read where it lies
+  std::vector<AddressDim> outer;                ///< m dims but the last one: place of a segment
+  std::vector<AddressDim> lines;                ///< k dims across lines
+  std::int64_t positions = 0;                   ///< in a line
+  std::int64_t valid_begin = 0, valid_end = 0;  ///< positions that A has; zeros elsewhere
+  std::int64_t channels = 1;        ///< elements of a position; positions lie side by side in A
+  std::int64_t pitch = 0;           ///< elements from line to line in scratch
+  std::vector<GuardBounds> guards;  ///< of whole lines
+
+  std::int64_t count() const;
+};
+
 struct ContractionPlan {
   std::vector<AddressDim> batch, m;
   std::vector<AddressDim> k;       ///< never empty; no guard depends on the last one
   std::vector<AddressDim> k_open;  ///< the same with dims merged that only guards hold apart
   std::vector<GuardBounds> guards;
 
+  /// With lines `rows` are those of a segment.
   std::int64_t batches = 1, rows = 1, columns = 1, depth = 1;
+  LinePlan line;
 
   ColumnSource column_source = ColumnSource::packed;
   unsigned lanes = 1;              ///< accumulator elements of a vector register
@@ -57,7 +75,7 @@ struct ContractionPlan {
   bool one_height = false;
   bool uniform_rows = true;  ///< all rows of A lie at one distance: one pointer serves a block
 
-  /// Work items: row groups of so many row blocks.
+  /// Work items: row groups of so many row blocks, with lines of so many segments.
   std::int64_t group_blocks = 1, row_groups = 1;
   bool whole_rows = false;  ///< an item covers all columns of its rows (a row epilogue follows)
   std::int64_t work_items = 1;
@@ -69,6 +87,14 @@ struct PlanMachine {
   unsigned vector_bytes = 16;
   unsigned registers = 16;
 };
+
+/// Copies lines of A where that pays: replaces the plan's m and k by those in the copy and drops
+/// its guards. `guards`: those that can fail; `k`: the k dims as they are, with B's steps.
+void plan_lines(const loop::Contraction& contraction, const std::vector<const loop::Guard*>& guards,
+                std::vector<AddressDim> k, ContractionPlan& plan);
+
+/// Neighbours merged where A, B and the guards allow it; dims of extent 1 left out.
+std::vector<AddressDim> merge(const std::vector<AddressDim>& dims);
 
 /// The plan; the contraction's extents must be at least 1.
 ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
