@@ -1,9 +1,248 @@
-// Composites that an exporter took apart, found again.
+// Composites that an exporter took apart, found again: a table of equations. Only those that pay
+// are here. Softmax, SiLU, biases and residuals taken apart make the same kernels as their
+// composites, because regions are formed from primitives; the same holds for attention whose heads
+// are not repeated.
+#include <algorithm>
+#include <cmath>
+
 #include "passes/passes.hpp"
+#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
+namespace {
 
-Result<Graph> recognise(const Graph& graph) { return graph; }
+/// What stands for a node of the source: an op and its operands there.
+struct Match {
+  Op op;
+  std::vector<ValueId> operands;
+};
+
+using Rule = std::optional<Match> (*)(const Pattern&, ValueId);
+
+// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2, or with
+// tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)) for the erf; the factors in any order.
+// Pays: a division and, in older exports, a power less for each element.
+std::optional<Match> gelu(const Pattern& p, ValueId id) {
+  if (!p.is<op::Mul>(id) && !p.is<op::Div>(id)) return std::nullopt;
+  const Pattern::Product product = p.product(id);
+  if (product.values.size() != 2) return std::nullopt;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const ValueId x = product.values[k], share = product.values[1 - k];
+    if (!p.is<op::Add>(share) || !p.read_once(share)) continue;
+    for (std::size_t side = 0; side < 2; ++side) {
+      const Pattern::Product part = p.product(p.in(share, side));
+      const auto constant = p.number(p.in(share, 1 - side));
+      if (part.values.size() != 1 || !constant) continue;
+      const ValueId curve = part.values[0];
+      const bool erf = p.is<op::Erf>(curve);
+      if ((!erf && !p.is<op::Tanh>(curve)) || !p.read_once(curve)) continue;
+      const auto inside = p.polynomial(p.in(curve, 0), x);
+      const double linear = erf ? 0.70710678118654752 : 0.79788456080286536;
+      const double cube = erf ? 0 : 0.044715 * 0.79788456080286536;
+      const bool fits = inside && (*inside)[0] == 0 && (*inside)[2] == 0 &&
+                        close((*inside)[1], linear) && close((*inside)[3], cube) &&
+                        close(product.factor * *constant, 0.5) &&
+                        close(product.factor * part.factor, 0.5);
+      if (fits && p.graph().type(x) == p.graph().type(id))
+        return Match{op::Gelu{.tanh = !erf}, {x}};
+    }
+  }
+  return std::nullopt;
+}
+
+/// mean(v * v) or mean(pow(v, 2)) over trailing axes that are kept; gives v and the first axis.
+std::optional<std::pair<ValueId, std::int64_t>> mean_square(const Pattern& p, ValueId id,
+                                                            const Reduction kind) {
+  if (!p.is<op::Reduce>(id)) return std::nullopt;
+  const auto& reduce = *p.node(id).op.as<op::Reduce>();
+  const int rank = p.graph().type(p.in(id, 0)).rank();
+  Axes axes = reduce.axes;
+  for (std::int64_t& axis : axes) axis += axis < 0 ? rank : 0;
+  std::sort(axes.begin(), axes.end());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] != rank - static_cast<std::int64_t>(axes.size() - i)) return std::nullopt;
+  }
+  if (reduce.kind != kind || !reduce.keep_dims || axes.empty()) return std::nullopt;
+  return std::pair(p.in(id, 0), axes[0]);
+}
+
+std::optional<ValueId> squared(const Pattern& p, ValueId id) {
+  if (p.is<op::Mul>(id) && p.in(id, 0) == p.in(id, 1)) return p.in(id, 0);
+  if (p.is<op::Pow>(id) && p.number(p.in(id, 1)) == 2.0) return p.in(id, 0);
+  return std::nullopt;
+}
+
+/// id = v / sqrt(w + epsilon), however the root is written: v, w and epsilon.
+struct Quotient {
+  ValueId v, w;
+  double epsilon = 0;
+};
+std::optional<Quotient> over_root(const Pattern& p, ValueId id) {
+  const auto with_epsilon = [&](ValueId v, ValueId sum) -> std::optional<Quotient> {
+    for (std::size_t k = 0; p.is<op::Add>(sum) && k < 2; ++k) {
+      if (const auto epsilon = p.number(p.in(sum, k)))
+        return Quotient{v, p.in(sum, 1 - k), *epsilon};
+    }
+    return std::nullopt;
+  };
+  if (p.is<op::Div>(id) && p.is<op::Sqrt>(p.in(id, 1)))
+    return with_epsilon(p.in(id, 0), p.in(p.in(id, 1), 0));
+  for (std::size_t k = 0; p.is<op::Mul>(id) && k < 2; ++k) {
+    const ValueId inverse = p.in(id, k), v = p.in(id, 1 - k);
+    if (p.is<op::Rsqrt>(inverse)) return with_epsilon(v, p.in(inverse, 0));
+    if (p.is<op::Reciprocal>(inverse) && p.is<op::Sqrt>(p.in(inverse, 0)))
+      return with_epsilon(v, p.in(p.in(inverse, 0), 0));
+    if (p.is<op::Div>(inverse) && p.number(p.in(inverse, 0)) == 1.0 &&
+        p.is<op::Sqrt>(p.in(inverse, 1)))
+      return with_epsilon(v, p.in(p.in(inverse, 1), 0));
+  }
+  return std::nullopt;
+}
+
+// layer_norm(x) = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)
+// rms_norm(x) = x / sqrt(mean(x^2) + epsilon)
+// Scale and bias stay maps: they join the same kernel. Pays: one root for a row instead of a
+// division for each element.
+std::optional<Match> norm(const Pattern& p, ValueId id) {
+  const auto quotient = over_root(p, id);
+  if (!quotient) return std::nullopt;
+  const auto square = mean_square(p, quotient->w, Reduction::mean);
+  if (!square || !is_float(p.graph().type(id).dtype)) return std::nullopt;
+  // Some exporters subtract the mean twice: the square's own difference counts as well.
+  const auto v = squared(p, square->first);
+  if (!v) return std::nullopt;
+  const auto centred = [&](ValueId d) -> std::optional<ValueId> {
+    if (!p.is<op::Sub>(d)) return std::nullopt;
+    const auto mean = mean_square(p, p.in(d, 1), Reduction::mean);
+    if (!mean || mean->first != p.in(d, 0) || mean->second != square->second) return std::nullopt;
+    return p.in(d, 0);
+  };
+  const auto x = centred(quotient->v);
+  if (x && centred(*v) == x)
+    return Match{op::LayerNorm{.axis = square->second, .epsilon = quotient->epsilon}, {*x}};
+  if (*v == quotient->v && p.graph().type(*v) == p.graph().type(id))
+    return Match{op::RmsNorm{.axis = square->second, .epsilon = quotient->epsilon}, {*v}};
+  return std::nullopt;
+}
+
+/// k where a value is k [B, heads, S, D] with every head repeated side by side:
+/// reshape(broadcast(reshape(k))) as exporters of shared key heads write it.
+std::optional<ValueId> repeated_heads(const Pattern& p, ValueId id) {
+  if (!p.is<op::Reshape>(id) || !p.is<op::Broadcast>(p.in(id, 0))) return std::nullopt;
+  const ValueId wide = p.in(id, 0), narrow = p.in(wide, 0);
+  if (!p.is<op::Reshape>(narrow)) return std::nullopt;
+  const ValueId k = p.in(narrow, 0);
+  const Graph& g = p.graph();
+  for (const ValueId value : {id, wide, narrow, k}) {
+    if (!g.type(value).is_static()) return std::nullopt;
+  }
+  const Dims all = g.type(id).dims(), five = g.type(wide).dims(), one = g.type(narrow).dims(),
+             own = g.type(k).dims();
+  const bool fits = all.size() == 4 && five.size() == 5 && own.size() == 4 &&
+                    one == Dims{own[0], own[1], 1, own[2], own[3]} &&
+                    five == Dims{own[0], own[1], five[2], own[2], own[3]} &&
+                    all == Dims{own[0], own[1] * five[2], own[2], own[3]};
+  return fits ? std::optional(k) : std::nullopt;
+}
+
+/// k [B, H, S, D] where the value is k or its transpose with the last two axes swapped, as
+/// `swapped` says.
+std::optional<ValueId> keys(const Pattern& p, ValueId id, bool swapped) {
+  if (!swapped) return repeated_heads(p, id);
+  const auto* turn = p.is<op::Transpose>(id) ? p.node(id).op.as<op::Transpose>() : nullptr;
+  if (!turn || turn->perm != Axes{0, 1, 3, 2}) return std::nullopt;
+  return repeated_heads(p, p.in(id, 0));
+}
+
+bool multiplies(const op::DotGeneral& dot, std::int64_t b_contract) {
+  return dot.a_batch == Axes{0, 1} && dot.b_batch == Axes{0, 1} && dot.a_contract == Axes{3} &&
+         dot.b_contract == Axes{b_contract};
+}
+
+// attention(q, k, v, mask) = softmax(q * repeat(k)^T * scale + mask) * repeat(v)
+// Pays: the repeated keys and values are not copied, and the scores stay in one kernel. A row whose
+// mask is -inf everywhere gives zeros here.
+std::optional<Match> shared_attention(const Pattern& p, ValueId id) {
+  if (!p.is<op::DotGeneral>(id) || !multiplies(*p.node(id).op.as<op::DotGeneral>(), 2))
+    return std::nullopt;
+  const ValueId shares = p.in(id, 0);
+  const auto v = keys(p, p.in(id, 1), false);
+  if (!v || !p.is<op::Softmax>(shares) || !p.read_once(shares)) return std::nullopt;
+  const std::int64_t axis = p.node(shares).op.as<op::Softmax>()->axis;
+  if (axis != -1 && axis != 3) return std::nullopt;
+  ValueId scores = p.in(shares, 0), mask;
+  for (std::size_t k = 0; p.is<op::Add>(scores) && k < 2; ++k) {
+    const Pattern::Product part = p.product(p.in(scores, k));
+    if (part.values.size() != 1 || !p.is<op::DotGeneral>(part.values[0])) continue;
+    mask = p.in(scores, 1 - k);
+    if (!p.read_once(p.in(scores, k))) return std::nullopt;
+    scores = p.in(scores, k);
+    break;
+  }
+  const Pattern::Product scaled = p.product(scores);
+  if (scaled.values.size() != 1 || !p.is<op::DotGeneral>(scaled.values[0])) return std::nullopt;
+  const ValueId by_key = scaled.values[0];
+  const auto& dot = *p.node(by_key).op.as<op::DotGeneral>();
+  const bool swapped = multiplies(dot, 2);
+  if ((!swapped && !multiplies(dot, 3)) || !p.read_once(by_key)) return std::nullopt;
+  const auto k = keys(p, p.in(by_key, 1), swapped);
+  if (!k) return std::nullopt;
+  const Type &q_type = p.graph().type(p.in(by_key, 0)), &k_type = p.graph().type(*k);
+  if (k_type.dims()[1] != p.graph().type(*v).dims()[1] || !q_type.is_static()) return std::nullopt;
+  Match match{op::Attention{.scale = scaled.factor}, {p.in(by_key, 0), *k, *v}};
+  if (mask.node >= 0) match.operands.push_back(mask);
+  return match;
+}
+
+/// The table: tried in order at every node.
+constexpr Rule rules[] = {gelu, norm, shared_attention};
+
+// (c * x) . y = c * (x . y)
+// Pays where x is a view: the product would be a kernel of its own that copies x, and behind the
+// contraction it joins the epilogue.
+Result<bool> move_scale(Rewriter& rewriter, const Pattern& p, std::int32_t index) {
+  const ValueId id{index, 0};
+  if (!p.is<op::DotGeneral>(id)) return false;
+  double factor = 1;
+  std::vector<ValueId> operands;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const ValueId operand = p.in(id, k);
+    const Pattern::Product product = p.product(operand);
+    const bool moves =
+        (p.is<op::Mul>(operand) || p.is<op::Div>(operand)) && p.read_once(operand) &&
+        product.values.size() == 1 && std::isfinite(product.factor) &&
+        (p.is<op::Transpose>(product.values[0]) || p.is<op::Reshape>(product.values[0])) &&
+        p.graph().type(product.values[0]) == p.graph().type(operand);
+    if (moves) factor *= product.factor;
+    operands.push_back(rewriter(moves ? product.values[0] : operand));
+  }
+  const Type& type = p.graph().type(id);
+  // A narrow product is rounded before the scale: it could leave the type's range.
+  if (factor == 1 || size_of(type.dtype) < 4) return false;
+  Graph& target = rewriter.target();
+  RLX_ASSIGN(const auto made, target.try_add(p.node(id).op, operands, {}, p.node(id).origin));
+  rewriter.replace(index, Values{target.handle(made[0]) * target.constant(type.dtype, factor)});
+  return true;
+}
+
+}  // namespace
+
+Result<Graph> recognise(const Graph& graph) {
+  const Pattern pattern(graph);
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   if (node.results.size() != 1) return false;
+                   for (const Rule rule : rules) {
+                     const auto match = rule(pattern, {index, 0});
+                     if (!match) continue;
+                     std::vector<ValueId> operands;
+                     for (const ValueId id : match->operands) operands.push_back(rewriter(id));
+                     RLX_TRY(rewriter.add(index, match->op, std::move(operands)));
+                     return true;
+                   }
+                   return move_scale(rewriter, pattern, index);
+                 });
+}
 
 }  // namespace rlx::passes

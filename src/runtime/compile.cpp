@@ -105,7 +105,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
-               if (fusion) {
+               if (fusion && !options.exact) {
                  RLX_ASSIGN(result, passes::recognise(result));
                }
                return passes::lower(result, [&](const Graph& within, const Node& node) {

@@ -1,0 +1,224 @@
+// Composites found again: what becomes one, what must be left alone, and that values stay.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "../ops/sample_inputs.hpp"
+#include "passes/passes.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+template <class T>
+int count(const Graph& graph) {
+  const Graph live = passes::drop_dead(graph).value();
+  return static_cast<int>(std::count_if(live.nodes().begin(), live.nodes().end(),
+                                        [](const Node& node) { return node.op.is<T>(); }));
+}
+
+/// The recognised graph; its values on noise must be those of `graph`.
+Graph recognised(const Graph& graph, double tolerance = 2e-6) {
+  Graph found = passes::recognise(graph).value();
+  std::mt19937 generator(5);
+  std::vector<Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Input>())
+      inputs.push_back(testing::noise(node.results[0], -2, 2, generator));
+  }
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const auto a = made[k].as<float>(), b = wanted[k].as<float>();
+    EXPECT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < b.size(); ++i)
+      EXPECT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "output " << k << " at " << i;
+  }
+  return found;
+}
+
+/// A graph of one input x [3, 4, 6] and one output.
+Graph of_x(const std::function<Value(Graph&, Value)>& build) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {3, 4, 6});
+  graph.output("y", build(graph, x));
+  return graph;
+}
+
+Value number(Graph& graph, double value) { return graph.constant(f32, value); }
+
+TEST(Recognise, gelu_in_every_order) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) {  // PyTorch
+        return x * (erf(x / number(g, 1.4142135)) + number(g, 1)) * number(g, 0.5);
+      },
+      [](Graph& g, Value x) {  // TensorFlow
+        return number(g, 0.5) * x * (number(g, 1) + erf(x * number(g, 0.70710677)));
+      },
+      [](Graph& g, Value x) {
+        return x * (number(g, 0.5) * (erf(number(g, 0.70710678) * x) + number(g, 1)));
+      },
+      [](Graph& g, Value x) {
+        return x * (number(g, 0.5) + number(g, 0.5) * erf(x / number(g, 1.41421354)));
+      },
+      [](Graph& g, Value x) {
+        return x * (erf(x / number(g, 1.4142135)) + number(g, 1)) / number(g, 2);
+      },
+  };
+  for (const auto& form : forms) {
+    const Graph found = recognised(of_x(form));
+    EXPECT_EQ(count<op::Gelu>(found), 1);
+    EXPECT_EQ(count<op::Erf>(found), 0);
+  }
+}
+
+TEST(Recognise, gelu_by_tanh_in_every_order) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) {  // GPT-2
+        const Value inside = x + number(g, 0.044715) * pow(x, number(g, 3));
+        return number(g, 0.5) * x * (number(g, 1) + tanh(number(g, 0.7978845608) * inside));
+      },
+      [](Graph& g, Value x) {  // Gemma
+        const Value inside =
+            x * number(g, 0.79788456) * (number(g, 1) + x * x * number(g, 0.044715));
+        return x * ((tanh(inside) + number(g, 1)) * number(g, 0.5));
+      },
+  };
+  for (const auto& form : forms) {
+    const Graph found = recognised(of_x(form));
+    EXPECT_EQ(count<op::Gelu>(found), 1);
+    EXPECT_EQ(count<op::Tanh>(found), 0);
+  }
+}
+
+TEST(Recognise, what_is_nearly_gelu_stays) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) {  // another constant
+        return x * (erf(x / number(g, 1.5)) + number(g, 1)) * number(g, 0.5);
+      },
+      [](Graph& g, Value x) {  // twice as much
+        return x * (erf(x / number(g, 1.4142135)) + number(g, 1));
+      },
+      [](Graph& g, Value x) {  // the curve of something else
+        return x * (erf(exp(x) / number(g, 1.4142135)) + number(g, 1)) * number(g, 0.5);
+      },
+      [](Graph& g, Value x) {  // not one plus
+        return x * (erf(x / number(g, 1.4142135)) + number(g, 2)) * number(g, 0.5);
+      },
+      [](Graph& g, Value x) {  // a square where the cube should be
+        const Value inside = x + number(g, 0.044715) * x * x;
+        return number(g, 0.5) * x * (number(g, 1) + tanh(number(g, 0.7978845608) * inside));
+      },
+      [](Graph& g, Value x) {  // the curve is read elsewhere, too
+        const Value curve = erf(x / number(g, 1.4142135));
+        g.output("curve", curve);
+        return x * (curve + number(g, 1)) * number(g, 0.5);
+      },
+  };
+  for (const auto& form : forms) EXPECT_EQ(count<op::Gelu>(recognised(of_x(form))), 0);
+}
+
+TEST(Recognise, layer_norm_in_every_order) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) {  // PyTorch
+        const Value d = x - mean(x, {-1}, true);
+        return d / sqrt(mean(pow(d, number(g, 2)), {-1}, true) + number(g, 1e-5));
+      },
+      [](Graph& g, Value x) {
+        const Value d = x - mean(x, {2}, true), again = x - mean(x, {2}, true);
+        return d * rsqrt(number(g, 1e-5) + mean(again * again, {2}, true));
+      },
+      [](Graph& g, Value x) {
+        const Value d = x - mean(x, {1, 2}, true);
+        const Value root = sqrt(mean(d * d, {1, 2}, true) + number(g, 1e-3));
+        return number(g, 1) / root * d;
+      },
+  };
+  for (const auto& form : forms) {
+    const Graph found = recognised(of_x(form), 2e-5);
+    EXPECT_EQ(count<op::LayerNorm>(found), 1);
+    EXPECT_EQ(count<op::Sqrt>(found), 0);
+  }
+}
+
+TEST(Recognise, rms_norm_in_every_order) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) { return x / sqrt(mean(x * x, {-1}, true) + number(g, 1e-6)); },
+      [](Graph& g, Value x) {
+        return x * reciprocal(sqrt(mean(pow(x, number(g, 2)), {-1}, true) + number(g, 1e-6)));
+      },
+      [](Graph& g, Value x) { return rsqrt(mean(x * x, {-1}, true) + number(g, 1e-6)) * x; },
+  };
+  for (const auto& form : forms) EXPECT_EQ(count<op::RmsNorm>(recognised(of_x(form), 2e-5)), 1);
+}
+
+TEST(Recognise, what_is_nearly_a_norm_stays) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) {  // a leading axis
+        return x / sqrt(mean(x * x, {1}, true) + number(g, 1e-6));
+      },
+      [](Graph& g, Value x) {  // a sum
+        return x / sqrt(sum(x * x, {-1}, true) + number(g, 1e-6));
+      },
+      [](Graph& g, Value x) {  // the deviation of other axes
+        const Value d = x - mean(x, {1}, true);
+        return d / sqrt(mean(d * d, {-1}, true) + number(g, 1e-6)) + number(g, 0);
+      },
+      [](Graph& g, Value x) {  // of something else
+        return exp(x) / sqrt(mean(x * x, {-1}, true) + number(g, 1e-6));
+      },
+  };
+  for (std::size_t i = 0; i < std::size(forms); ++i) {
+    const Graph found = recognised(of_x(forms[i]), 2e-5);
+    EXPECT_EQ(count<op::LayerNorm>(found), 0) << i;
+    // Case 2 is a root mean square of the differences, which have their own name.
+    EXPECT_EQ(count<op::RmsNorm>(found), i == 2 ? 1 : 0) << i;
+  }
+}
+
+TEST(Recognise, scales_of_views_move_behind_the_product) {
+  Graph graph;
+  const Value q = transpose(graph.input("q", f32, {2, 5, 3, 4}), {0, 2, 1, 3}),
+              k = transpose(graph.input("k", f32, {2, 6, 3, 4}), {0, 2, 3, 1});
+  graph.output("y", matmul(q * number(graph, 0.7), k * number(graph, 0.6)));
+  EXPECT_EQ(count<op::Mul>(recognised(graph)), 1);
+
+  // What a kernel makes anyway is scaled there.
+  Graph made;
+  const Value x = exp(made.input("x", f32, {4, 5}));
+  made.output("y", matmul(x * number(made, 0.5), made.input("w", f32, {5, 30})));
+  const Graph same = recognised(made);
+  EXPECT_TRUE(same.nodes().back().op.is<op::DotGeneral>());
+}
+
+/// softmax(q * repeat(k)^T * 0.5 + mask) * repeat(v), `scores_too`: with the scores as an output.
+Graph repeated(bool side_by_side, bool scores_too) {
+  Graph graph;
+  const Value q = graph.input("q", f32, {2, 6, 5, 8}), k = graph.input("k", f32, {2, 2, 7, 8}),
+              v = graph.input("v", f32, {2, 2, 7, 8}), mask = graph.input("m", f32, {2, 1, 5, 7});
+  const auto repeat = [&](Value x) {
+    if (side_by_side)
+      return reshape(broadcast(reshape(x, {2, 2, 1, 7, 8}), {2, 2, 3, 7, 8}), {2, 6, 7, 8});
+    return reshape(broadcast(reshape(x, {2, 1, 2, 7, 8}), {2, 3, 2, 7, 8}), {2, 6, 7, 8});
+  };
+  const Value scores = matmul(q, transpose(repeat(k), {0, 1, 3, 2})) * number(graph, 0.5) + mask;
+  const Value shares = softmax(scores);
+  if (scores_too) graph.output("shares", shares);
+  graph.output("y", matmul(shares, repeat(v)));
+  return graph;
+}
+
+TEST(Recognise, attention_with_repeated_heads_shares_them) {
+  const Graph found = recognised(repeated(true, false), 1e-5);
+  EXPECT_EQ(count<op::Attention>(found), 1);
+  EXPECT_EQ(count<op::Broadcast>(found), 0);
+}
+
+TEST(Recognise, what_is_nearly_shared_attention_stays) {
+  EXPECT_EQ(count<op::Attention>(recognised(repeated(false, false), 1e-5)), 0);
+  EXPECT_EQ(count<op::Attention>(recognised(repeated(true, true), 1e-5)), 0);
+}
+
+}  // namespace
+}  // namespace rlx
