@@ -18,8 +18,7 @@ class ContractionCost {
         model_(model),
         a_dtype_(buffers[static_cast<std::size_t>(contraction.a_buffer)].dtype),
         b_dtype_(buffers[static_cast<std::size_t>(contraction.b_buffer)].dtype),
-        plan_(codegen::plan_contraction(contraction, a_dtype_, b_dtype_,
-                                        {model.machine.vector_bytes, model.machine.registers})) {}
+        plan_(plan_of(contraction)) {}
 
   void add_to(KernelWork& work) {
     work.items = static_cast<double>(plan_.work_items);
@@ -47,6 +46,13 @@ class ContractionCost {
   }
 
  private:
+  /// Segments that copy lines of their own count as batches.
+  codegen::ContractionPlan plan_of(const loop::Contraction& contraction) const {
+    codegen::ContractionPlan plan = codegen::plan_contraction(
+        contraction, a_dtype_, b_dtype_, {model_.machine.vector_bytes, model_.machine.registers});
+    if (plan.line.segments > 0) plan.batches *= plan.line.segments;
+    return plan;
+  }
   static double d(std::int64_t value) { return static_cast<double>(value); }
   static bool narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
 

@@ -425,20 +425,31 @@ struct Rules<op::LocalResponseNorm> {
     store_all<double>(args.out(0), values);
     return {};
   }
-  // The window slides over [N, 1, C, rest].
+  // The window slides along rows of channels, [N rest, 1, C]: images mostly lie with their channels
+  // last, where that is no copy, and the rest of the formula joins the window's loop.
   static Values body(const Lrn& a, Graph& graph, std::span<const Value> inputs) {
     const Value x = widened(inputs[0]);
-    Dim rest = 1;
-    for (int i = 2; i < x.rank(); ++i) rest = rest * x.shape()[i];
-    const Value squares = reshape(x * x, {x.shape()[0], 1, x.shape()[1], rest});
+    Axes to_last{0}, to_second{0, x.rank() - 1};
+    Shape last{x.shape()[0]};
+    Dim points = x.shape()[0];
+    for (int i = 2; i < x.rank(); ++i) {
+      to_last.push_back(i);
+      to_second.push_back(i - 1);
+      last.push_back(x.shape()[i]);
+      points = points * x.shape()[i];
+    }
+    to_last.push_back(1);
+    last.push_back(x.shape()[1]);
+    const Value rows = reshape(transpose(x, to_last), {points, 1, x.shape()[1]});
     const op::WindowReduce window{.kind = Reduction::sum,
-                                  .window = {a.size, 1},
-                                  .pad_low = {(a.size - 1) / 2, 0},
-                                  .pad_high = {a.size / 2, 0}};
-    const Value sums = reshape(graph.add_one(window, {squares}), x.shape());
+                                  .window = {a.size},
+                                  .pad_low = {(a.size - 1) / 2},
+                                  .pad_high = {a.size / 2}};
+    const Value sums = graph.add_one(window, {rows * rows});
     const auto constant = [&](double value) { return graph.constant(x.dtype(), value); };
     const Value base = constant(a.bias) + constant(a.alpha / static_cast<double>(a.size)) * sums;
-    return {cast(x * pow(base, constant(-a.beta)), inputs[0].dtype())};
+    const Value result = rows * pow(base, constant(-a.beta));
+    return {cast(transpose(reshape(result, last), to_second), inputs[0].dtype())};
   }
   static OpCost cost(const Lrn& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {

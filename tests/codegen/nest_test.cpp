@@ -226,6 +226,38 @@ TEST(Nest, ThreadsGenerateAtOnce) {
   EXPECT_EQ(equal, 12);
 }
 
+TEST(Nest, PowersOfQuarters) {
+  for (double exponent = -4; exponent <= 4.25; exponent += 0.25) {
+    SCOPED_TRACE(exponent);
+    NestBuilder nest({3, 21});
+    const int in = nest.buffer(DType::f32, 63), out = nest.buffer(DType::f32, 63);
+    const ScalarId x = nest.load(in, {21, 1});
+    const ScalarId base = nest.binary(ScalarOp::add, nest.binary(ScalarOp::mul, x, x),
+                                      nest.constant(DType::f32, 0.3));
+    const ScalarId power = nest.constant(DType::f32, exponent);
+    nest.store(out, nest.binary(ScalarOp::pow, base, power), {21, 1});
+    expect_as_interpreted(nest.kernel(2), 1e-6, 3);
+  }
+}
+
+TEST(Nest, PowersOfTheEnds) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const double base : {-infinity, -2.0, -0.0, 0.0, infinity}) {
+    for (const double exponent : {-1.5, -0.75, -0.5, 0.25, 0.5, 1.5, 2.0, 3.0, -2.0, 0.0}) {
+      SCOPED_TRACE(base);
+      SCOPED_TRACE(exponent);
+      NestBuilder nest({17});
+      const int in = nest.buffer(DType::f32, 17), out = nest.buffer(DType::f32, 17);
+      const ScalarId zero =
+          nest.binary(ScalarOp::mul, nest.load(in, {1}), nest.constant(DType::f32, 0));
+      const ScalarId x = nest.binary(ScalarOp::max, zero, nest.constant(DType::f32, base));
+      const ScalarId value = base <= 0 ? nest.constant(DType::f32, base) : x;
+      nest.store(out, nest.binary(ScalarOp::pow, value, nest.constant(DType::f32, exponent)), {1});
+      expect_as_interpreted(nest.kernel(1), 1e-6, 3);
+    }
+  }
+}
+
 TEST(Nest, PoolsOfInfinities) { expect_as_interpreted(max_pool(1, 1, 5, -infinity), 0, 1); }
 
 }  // namespace

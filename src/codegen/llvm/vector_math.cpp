@@ -3,6 +3,9 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <cmath>
+#include <optional>
+
 #include "codegen/llvm/real_math.hpp"
 
 namespace rlx::codegen {
@@ -133,6 +136,38 @@ Real remainder(Real x, Real y) {
   return copysign(result, x);
 }
 
+namespace {
+
+/// x^(q / 4) for a constant q of -16 to 16 as products of x and its square roots. Each step rounds
+/// once, at most seven do.
+std::optional<Real> power_of_quarters(Real x, Real exponent) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(exponent.value);
+  if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  if (!number) return std::nullopt;
+  const double quarters = 4 * number->getValueAPF().convertToDouble();
+  if (quarters != std::floor(quarters) || std::abs(quarters) > 16) return std::nullopt;
+  const int count = std::abs(static_cast<int>(quarters));
+  // Roots of powers have no sign: those of -0 are 0, those of -infinity infinity.
+  if (count % 4 != 0) x = select(x == -infinity, infinity, x + 0.0);
+  std::optional<Real> product;
+  const auto take = [&](Real factor) { product = product ? *product * factor : factor; };
+  Real power = x;
+  for (int rest = count / 4; rest > 0; rest /= 2) {
+    if (rest & 1) take(power);
+    if (rest > 1) power = power * power;
+  }
+  if (count % 4 != 0) {
+    const Real root = sqrt(x);
+    if (count & 2) take(root);
+    if (count & 1) take(sqrt(root));
+  }
+  if (!product) product = x.of(1);
+  return quarters < 0 ? 1.0 / *product : *product;
+}
+
+}  // namespace
+
 llvm::Value* emit_unary_math(Emitter& emitter, ScalarOp op, llvm::Value* value) {
   const Real x{&emitter, value};
   return x.is_double() ? emit_unary_f64(op, x).value : emit_unary_f32(op, x).value;
@@ -143,6 +178,7 @@ llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* left,
   const Real a{&emitter, left}, b{&emitter, right};
   switch (op) {
     case ScalarOp::pow:
+      if (const auto simple = power_of_quarters(a, b)) return simple->value;
       if (a.is_double()) return power_f64(a, b, true).value;
       return narrowed(power_f64(widened(a), widened(b), false)).value;
     case ScalarOp::atan2:
