@@ -51,6 +51,7 @@ struct MachineModel {
   double recurrent_step = 5;  ///< a step of a recurrent layer, besides its products
   double host_call = 150;     ///< an op that is evaluated on the host, besides its elements
   double host_element = 1;    ///< an element of it
+  double loop_trip = 30;      ///< an iteration of a loop of steps
   double barrier = 50;        ///< all workers wait for each other
   double team = 150;          ///< calling and releasing a team of workers
   double run = 30;            ///< a run of a program

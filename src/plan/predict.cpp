@@ -2,10 +2,13 @@
 #include "plan/predict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace rlx::plan {
 namespace {
+
+using Times = std::vector<cost::KernelTime>;  ///< by number of threads, one first
 
 /// What limits a kernel, in a word.
 std::string bound_of(const cost::KernelTime& time) {
@@ -13,37 +16,28 @@ std::string bound_of(const cost::KernelTime& time) {
   return time.memory > time.compute ? "memory" : "compute";
 }
 
-/// The times of a step by number of threads, one first.
-std::vector<cost::KernelTime> times_of(const Plan& plan, const Step& step,
-                                       std::span<const cost::Residency> where,
-                                       const cost::MachineModel& model, int most) {
-  if (step.kind == Step::Kind::host) {
-    double elements = 0;
-    for (const std::int32_t buffer : step.buffers)
-      elements += static_cast<double>(plan.buffers[static_cast<std::size_t>(buffer)].elements);
-    const double ns = model.host_call + elements * model.host_element;
-    return {{.ns = ns, .overhead = ns}};
-  }
-  const loop::Kernel& kernel = plan.kernels[static_cast<std::size_t>(step.index)];
-  const cost::KernelWork work = cost::work_of(kernel, where, model);
-  std::vector<cost::KernelTime> times;
-  const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
-  for (int threads = 1; threads <= useful; ++threads)
-    times.push_back(cost::time_of(work, model, threads));
-  return times;
-}
-
 void set_time(Step& step, const cost::KernelTime& time) {
   step.predicted_ns = time.ns;
   step.bound = bound_of(time);
 }
 
-double barriers_between(bool before_shares, bool shares, const cost::MachineModel& model) {
-  return before_shares || shares ? model.barrier : 0;
+/// A step waits unless it and the one before both run on worker 0 alone.
+void set_barriers(std::vector<Step>& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    steps[i].barrier_before = i > 0 && (steps[i].threads > 1 || steps[i - 1].threads > 1);
 }
 
+double total_of(const std::vector<Step>& steps, const cost::MachineModel& model) {
+  double total = 0;
+  for (const Step& step : steps)
+    total += step.predicted_ns + (step.barrier_before ? model.barrier : 0);
+  return total;
+}
+
+bool shares(const Step& step) { return step.threads > 1; }
+
 /// The best number of threads beyond one; 0: there is none.
-int best_shared(const std::vector<cost::KernelTime>& times) {
+int best_shared(const Times& times) {
   int best = 0;
   for (int threads = 2; threads <= static_cast<int>(times.size()); ++threads) {
     if (best == 0 || times[static_cast<std::size_t>(threads - 1)].ns <
@@ -53,77 +47,153 @@ int best_shared(const std::vector<cost::KernelTime>& times) {
   return best;
 }
 
-/// A step waits unless it and the one before both run on worker 0 alone.
-void set_barriers(Plan& plan) {
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    plan.steps[i].barrier_before =
-        i > 0 && (plan.steps[i].threads > 1 || plan.steps[i - 1].threads > 1);
-  }
-}
+class Predictor {
+ public:
+  Predictor(Plan& plan, const cost::MachineModel& model)
+      : plan_(plan), model_(model), where_(residencies(plan, model)) {}
 
-void set_total(Plan& plan, const cost::MachineModel& model) {
-  double total = model.run;
-  bool team = false;
-  for (const Step& step : plan.steps) {
-    total += step.predicted_ns + (step.barrier_before ? model.barrier : 0);
-    team = team || step.threads > 1;
+  void choose(int most) {
+    most_ = most;
+    choose(plan_.steps, true);
+    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
+    if (team) {
+      // Calling a team at all must pay, too.
+      const std::vector<Step> shared = plan_.steps;
+      const std::vector<LoopPlan> loops = plan_.loops;
+      const double with_team = total_of(plan_.steps, model_) + model_.team;
+      choose(plan_.steps, false);
+      if (with_team < total_of(plan_.steps, model_)) plan_.steps = shared, plan_.loops = loops;
+    }
+    set_total();
   }
-  plan.predicted_ns = total + (team ? model.team : 0);
-}
+
+  void predict() {
+    predict(plan_.steps);
+    set_total();
+  }
+
+ private:
+  /// Gives every step one thread, or the number that is best when barriers count. A barrier stands
+  /// between two steps unless both are on one thread.
+  void choose(std::vector<Step>& steps, bool may_share) {
+    constexpr double never = std::numeric_limits<double>::infinity();
+    const std::size_t count = steps.size();
+    std::vector<Times> times;
+    std::vector<int> shared(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      times.push_back(times_of(steps[i], may_share ? most_ : 1));
+      shared[i] = best_shared(times[i]);
+    }
+    std::vector<std::array<int, 2>> from(count);
+    std::array<double, 2> cost{0, never};  // of the steps so far, the last one alone or shared
+    for (std::size_t i = 0; i < count; ++i) {
+      std::array<double, 2> next{never, never};
+      for (std::size_t state = 0; state < 2; ++state) {
+        if (state == 1 && shared[i] == 0) continue;
+        const double own = times[i][static_cast<std::size_t>(state == 0 ? 0 : shared[i] - 1)].ns;
+        for (std::size_t before = 0; before < 2; ++before) {
+          const double wait = i > 0 && (before == 1 || state == 1) ? model_.barrier : 0;
+          const double total = cost[before] + wait + own;
+          if (total >= next[state]) continue;
+          next[state] = total;
+          from[i][state] = static_cast<int>(before);
+        }
+      }
+      cost = next;
+    }
+    int state = cost[1] < cost[0] ? 1 : 0;
+    for (std::size_t i = count; i-- > 0;) {
+      steps[i].threads = state == 1 ? shared[i] : 1;
+      set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)]);
+      if (steps[i].kind == Step::Kind::loop && steps[i].threads == 1)
+        choose(loop_of(steps[i]).steps, false);
+      state = from[i][static_cast<std::size_t>(state)];
+    }
+    set_barriers(steps);
+  }
+
+  void predict(std::vector<Step>& steps) {
+    for (Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        predict(loop_of(step).steps);
+        set_time(step, loop_time(loop_of(step)));
+        continue;
+      }
+      const Times times = times_of(step, step.threads);
+      set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1]);
+    }
+  }
+
+  Times times_of(const Step& step, int most) {
+    switch (step.kind) {
+      case Step::Kind::kernel: return kernel_times(step, most);
+      case Step::Kind::host: return {host_time(step)};
+      case Step::Kind::loop: return loop_times(step, most);
+    }
+    return {};
+  }
+
+  Times kernel_times(const Step& step, int most) const {
+    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
+    const cost::KernelWork work = cost::work_of(kernel, where_.at(&step), model_);
+    Times times;
+    const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
+    for (int threads = 1; threads <= useful; ++threads)
+      times.push_back(cost::time_of(work, model_, threads));
+    return times;
+  }
+
+  cost::KernelTime host_time(const Step& step) const {
+    double elements = 0;
+    for (const std::int32_t buffer : step.buffers)
+      elements += static_cast<double>(plan_.buffers[static_cast<std::size_t>(buffer)].elements);
+    const double ns = model_.host_call + elements * model_.host_element;
+    return {.ns = ns, .overhead = ns};
+  }
+
+  /// On one thread; and with the steps inside on the threads that are best for them, which is how
+  /// they are left.
+  Times loop_times(const Step& step, int most) {
+    LoopPlan& loop = loop_of(step);
+    choose(loop.steps, false);
+    Times times{loop_time(loop)};
+    if (most == 1) return times;
+    choose(loop.steps, true);
+    const bool shared = std::any_of(loop.steps.begin(), loop.steps.end(), shares);
+    if (!shared) return times;
+    // The steps inside need the whole team.
+    times.resize(static_cast<std::size_t>(most), {.ns = std::numeric_limits<double>::infinity()});
+    times.back() = loop_time(loop);
+    return times;
+  }
+
+  cost::KernelTime loop_time(const LoopPlan& loop) const {
+    const double trips = loop.trips >= 0 ? static_cast<double>(loop.trips) : assumed_trips;
+    const double ns = trips * (total_of(loop.steps, model_) + model_.loop_trip);
+    return {.ns = ns, .compute = ns};
+  }
+
+  LoopPlan& loop_of(const Step& step) { return plan_.loops[static_cast<std::size_t>(step.index)]; }
+
+  void set_total() {
+    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
+    plan_.predicted_ns = model_.run + total_of(plan_.steps, model_) + (team ? model_.team : 0);
+  }
+
+  Plan& plan_;
+  const cost::MachineModel& model_;
+  const Residencies where_;
+  int most_ = 1;
+};
 
 }  // namespace
 
 void choose_threads(Plan& plan, const cost::MachineModel& model, int most) {
-  const auto where = residencies(plan, model);
-  const std::size_t count = plan.steps.size();
-  std::vector<std::vector<cost::KernelTime>> times;
-  std::vector<int> shared(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    times.push_back(times_of(plan, plan.steps[i], where[i], model, most));
-    shared[i] = best_shared(times[i]);
-  }
-  // cost[s]: of the steps so far, the last of them alone (0) or shared (1). A barrier stands
-  // between two steps unless both are on one thread.
-  constexpr double never = std::numeric_limits<double>::infinity();
-  std::vector<std::array<int, 2>> from(count);
-  std::array<double, 2> cost{0, never};
-  double alone = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    std::array<double, 2> next{never, never};
-    for (int state = 0; state < 2; ++state) {
-      if (state == 1 && shared[i] == 0) continue;
-      const double own = times[i][static_cast<std::size_t>(state == 0 ? 0 : shared[i] - 1)].ns;
-      for (int before = 0; before < 2; ++before) {
-        const double wait = i == 0 ? 0 : barriers_between(before == 1, state == 1, model);
-        const double total = cost[static_cast<std::size_t>(before)] + wait + own;
-        if (total >= next[static_cast<std::size_t>(state)]) continue;
-        next[static_cast<std::size_t>(state)] = total;
-        from[i][static_cast<std::size_t>(state)] = before;
-      }
-    }
-    alone += times[i][0].ns;
-    cost = next;
-  }
-  int state = cost[1] < cost[0] ? 1 : 0;
-  const bool team = cost[static_cast<std::size_t>(state)] + model.team < alone;
-  for (std::size_t i = count; i-- > 0;) {
-    Step& step = plan.steps[i];
-    step.threads = team && state == 1 ? shared[i] : 1;
-    set_time(step, times[i][static_cast<std::size_t>(step.threads - 1)]);
-    state = from[i][static_cast<std::size_t>(state)];
-  }
-  set_barriers(plan);
-  set_total(plan, model);
+  Predictor(plan, model).choose(std::max(most, 1));
 }
 
 void predict_times(Plan& plan, const cost::MachineModel& model) {
-  const auto where = residencies(plan, model);
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    Step& step = plan.steps[i];
-    const std::vector<cost::KernelTime> times = times_of(plan, step, where[i], model, step.threads);
-    set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1]);
-  }
-  set_total(plan, model);
+  Predictor(plan, model).predict();
 }
 
 }  // namespace rlx::plan

@@ -2,15 +2,23 @@
 // every number of threads, and which number is best.
 #pragma once
 
+#include <map>
+#include <vector>
+
 #include "cost/kernel_cost.hpp"
 #include "plan/plan.hpp"
 
 namespace rlx::plan {
 
+/// By step, those inside loops too: the residency of each of its buffers.
+using Residencies = std::map<const Step*, std::vector<cost::Residency>>;
+
 /// Bytes of each buffer of each step by the level that they come from, when the plan runs again and
-/// again: result[step][i] is that of steps[step].buffers[i].
-std::vector<std::vector<cost::Residency>> residencies(const Plan& plan,
-                                                      const cost::MachineModel& model);
+/// again.
+Residencies residencies(const Plan& plan, const cost::MachineModel& model);
+
+/// How often a loop is taken to run whose number of iterations data tells.
+inline constexpr double assumed_trips = 8;
 
 /// Sets the number of threads of every step, 1 to `most`, so that the whole run is predicted to
 /// take least time, and the predicted times of steps and plan. Barriers follow from the threads.

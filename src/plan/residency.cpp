@@ -1,7 +1,6 @@
 // Where data lies when a step starts: caches keep what was touched last, so the bytes that were
 // touched since tell the level.
 #include <algorithm>
-#include <map>
 
 #include "plan/predict.hpp"
 
@@ -104,36 +103,49 @@ cost::Level level_at(double distance, const cost::MachineModel& model) {
   return cost::Level::memory;
 }
 
-}  // namespace
-
-std::vector<std::vector<cost::Residency>> residencies(const Plan& plan,
-                                                      const cost::MachineModel& model) {
-  const Pieces pieces(plan);
+/// Touches of all steps; those of loops are made twice.
+std::size_t touches_of(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces) {
   std::size_t touches = 0;
-  for (const Step& step : plan.steps) {
+  for (const Step& step : steps) {
     for (const std::int32_t buffer : step.buffers)
       touches += pieces.of(buffer).last - pieces.of(buffer).first;
+    if (step.kind == Step::Kind::loop)
+      touches +=
+          2 * touches_of(plan, plan.loops[static_cast<std::size_t>(step.index)].steps, pieces);
   }
-  TouchOrder order(pieces, 2 * touches);
-  std::vector<std::vector<cost::Residency>> result(plan.steps.size());
-  std::vector<int> writer(plan.buffers.size(), 1);  // threads of the step that wrote the buffer
-  for (int run = 0; run < 2; ++run) {
-    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-      const Step& step = plan.steps[i];
-      result[i].assign(step.buffers.size(), {});
-      for (std::size_t k = 0; k < step.buffers.size(); ++k) {
-        cost::Residency& residency = result[i][k];
-        const Pieces::Range range = pieces.of(step.buffers[k]);
-        for (std::size_t piece = range.first; piece < range.last; ++piece)
-          residency.bytes[static_cast<std::size_t>(level_at(order.distance(piece), model))] +=
-              pieces.bytes(piece);
-      }
-      for (const std::int32_t buffer : step.buffers) {
-        const Pieces::Range range = pieces.of(buffer);
-        for (std::size_t piece = range.first; piece < range.last; ++piece) order.touch(piece);
-      }
+  return touches;
+}
+
+void walk(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces,
+          const cost::MachineModel& model, TouchOrder& order, Residencies& result) {
+  for (const Step& step : steps) {
+    std::vector<cost::Residency>& list = result[&step];
+    list.assign(step.buffers.size(), {});
+    for (std::size_t k = 0; k < step.buffers.size(); ++k) {
+      const Pieces::Range range = pieces.of(step.buffers[k]);
+      for (std::size_t piece = range.first; piece < range.last; ++piece)
+        list[k].bytes[static_cast<std::size_t>(level_at(order.distance(piece), model))] +=
+            pieces.bytes(piece);
     }
+    for (const std::int32_t buffer : step.buffers) {
+      const Pieces::Range range = pieces.of(buffer);
+      for (std::size_t piece = range.first; piece < range.last; ++piece) order.touch(piece);
+    }
+    if (step.kind != Step::Kind::loop) continue;
+    const LoopPlan& loop = plan.loops[static_cast<std::size_t>(step.index)];
+    for (int iteration = 0; iteration < 2; ++iteration)
+      walk(plan, loop.steps, pieces, model, order, result);
   }
+}
+
+}  // namespace
+
+Residencies residencies(const Plan& plan, const cost::MachineModel& model) {
+  const Pieces pieces(plan);
+  TouchOrder order(pieces, 2 * touches_of(plan, plan.steps, pieces));
+  Residencies result;
+  // The second run finds what the first one left.
+  for (int run = 0; run < 2; ++run) walk(plan, plan.steps, pieces, model, order, result);
   return result;
 }
 

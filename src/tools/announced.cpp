@@ -8,7 +8,7 @@
 namespace rlx::tools {
 
 void add_announced(CLI::App& app, Action& action) {
-  for (const char* verb : {"compile", "calibrate"}) {
+  for (const char* verb : {"compile"}) {
     CLI::App* command = app.add_subcommand(verb, "Not available yet (exit code 4)");
     command->allow_extras();
     command->callback([&action, verb] {

@@ -50,6 +50,7 @@ int run_command(int count, char** arguments) {
   add_inspect(app, action);
   add_explain(app, action);
   add_devices(app, action);
+  add_calibrate(app, action);
   add_ops(app, action);
   add_opt(app, action);
   add_announced(app, action);

@@ -63,6 +63,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
+void add_calibrate(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_opt(CLI::App& app, Action& action);
 /// Verbs of the contract that are not there yet; they say so and exit with 4.

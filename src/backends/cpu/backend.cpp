@@ -7,6 +7,7 @@
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "codegen/host_target.hpp"
+#include "cost/calibration.hpp"
 #include "graph/op_info.hpp"
 #include "graph/recurrent_cell.hpp"
 #include "graph/weight_only.hpp"
@@ -106,7 +107,7 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
   auto shared = std::make_shared<Shared>();
   const int threads = options.threads > 0 ? options.threads : default_thread_count();
   RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
-  shared->model = cost::preset_for(codegen::host_cpu(), shared->library->target());
+  shared->model = cost::model_for(shared->library->target());
   shared->pool = std::make_unique<ThreadPool>(threads);
   shared->weights.budget = std::make_shared<MemoryBudget>(options.memory_limit_bytes);
   if (!shared->library->cache().enabled())

@@ -1,0 +1,281 @@
+// Calibrations as files: written whole, read with distrust.
+#include "cost/calibration.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/cache_folder.hpp"
+#include "base/cpu_set.hpp"
+#include "base/error.hpp"
+
+namespace rlx {
+namespace cost {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t file_limit = 256 << 10;
+constexpr const char* file_kind = "rlx calibration";
+
+struct Figure {
+  const char* name;
+  double MachineModel::* value;
+};
+constexpr Figure figures[] = {
+    {"cycle_ns", &MachineModel::cycle},
+    {"row_block_ns", &MachineModel::row_block},
+    {"tap_ns", &MachineModel::tap},
+    {"recurrent_step_ns", &MachineModel::recurrent_step},
+    {"loop_trip_ns", &MachineModel::loop_trip},
+    {"run_ns", &MachineModel::run},
+    {"narrow_ns", &MachineModel::narrow_ns},
+    {"wide_factor", &MachineModel::wide_factor},
+    {"gather_lane_ns", &MachineModel::gather_lane_ns},
+    {"kernel_ns", &MachineModel::kernel},
+    {"item_ns", &MachineModel::item},
+    {"loop_ns", &MachineModel::loop},
+    {"join_ns", &MachineModel::join},
+    {"barrier_ns", &MachineModel::barrier},
+    {"team_ns", &MachineModel::team},
+    {"memory_all_gbs", &MachineModel::memory_all},
+    {"l3_all_gbs", &MachineModel::l3_all},
+};
+constexpr std::string_view levels[] = {"l1", "l2", "l3", "memory"};
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(std::min(colon + 2, line.size()));
+  }
+  return "processor";
+}
+
+Json to_json(const DeviceIdentity& identity) {
+  return {{"device", "cpu"},
+          {"processor", identity.processor},
+          {"family", identity.family},
+          {"model", identity.model},
+          {"isa", identity.isa},
+          {"features", identity.features},
+          {"threads", identity.threads}};
+}
+
+/// A figure that a real machine could have: within a factor of 50 of the preset's.
+Status read_figure(const Json& json, const std::string& name, double& value) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number())
+    return bad_input("the figure ({}) is missing", name);
+  const double read = found->get<double>();
+  constexpr double factor = 50;
+  if (!std::isfinite(read) || read <= 0 || read > value * factor || read < value / factor)
+    return bad_input("the figure ({}) cannot be true ({})", name, read);
+  value = read;
+  return {};
+}
+
+Status read_model(const Json& json, MachineModel& model) {
+  for (const Figure& figure : figures) RLX_TRY(read_figure(json, figure.name, model.*figure.value));
+  for (std::size_t level = 0; level < level_count; ++level) {
+    const std::string name(levels[level]);
+    RLX_TRY(read_figure(json, "read_" + name + "_gbs", model.read[level]));
+    RLX_TRY(read_figure(json, "write_" + name + "_gbs", model.write[level]));
+  }
+  const auto ops = json.find("ops_ns");
+  if (ops == json.end() || !ops->is_object()) return bad_input("the figures of ops are missing");
+  for (std::size_t i = 0; i < scalar_op_count; ++i) {
+    if (model.op_ns[i] <= 0) continue;
+    RLX_TRY(read_figure(*ops, std::string(name_of(static_cast<ScalarOp>(i))), model.op_ns[i]));
+  }
+  model.calibrated = true;
+  return {};
+}
+
+Json model_json(const MachineModel& model) {
+  Json json;
+  for (const Figure& figure : figures) json[figure.name] = model.*figure.value;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    const std::string name(levels[level]);
+    json["read_" + name + "_gbs"] = model.read[level];
+    json["write_" + name + "_gbs"] = model.write[level];
+  }
+  for (std::size_t i = 0; i < scalar_op_count; ++i) {
+    if (model.op_ns[i] > 0)
+      json["ops_ns"][std::string(name_of(static_cast<ScalarOp>(i)))] = model.op_ns[i];
+  }
+  return json;
+}
+
+Status read_gemms(const Json& json, std::vector<MeasuredGemm>& gemms) {
+  if (!json.is_array() || json.empty() || json.size() > 1000)
+    return bad_input("the matmuls are missing");
+  for (const Json& entry : json) {
+    MeasuredGemm gemm;
+    const auto dtype = dtype_named(entry.at("dtype").get<std::string>());
+    if (!dtype) return bad_input("a matmul has no dtype");
+    gemm.dtype = *dtype;
+    gemm.m = entry.at("m").get<std::int64_t>();
+    gemm.n = entry.at("n").get<std::int64_t>();
+    gemm.k = entry.at("k").get<std::int64_t>();
+    gemm.threads = entry.at("threads").get<int>();
+    gemm.gflops = entry.at("gflops").get<double>();
+    const auto size_ok = [](std::int64_t size) { return size > 0 && size <= 1 << 20; };
+    if (!size_ok(gemm.m) || !size_ok(gemm.n) || !size_ok(gemm.k) || gemm.threads < 1 ||
+        !std::isfinite(gemm.gflops) || gemm.gflops <= 0 || gemm.gflops > 1e7)
+      return bad_input("a matmul cannot be true");
+    gemms.push_back(gemm);
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const Calibration::Impl>> read(const Json& json) {
+  if (!json.is_object() || json.value("kind", "") != file_kind)
+    return bad_input("it is no calibration");
+  if (json.value("schema", -1) != calibration_schema || json.value("rlx", "") != RLX_VERSION)
+    return bad_input("it was made by another version");
+  RLX_ASSIGN(const DeviceIdentity identity, cpu_identity());
+  if (json.value("identity", Json()) != to_json(identity))
+    return bad_input("it is of another machine");
+  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
+  auto impl = std::make_shared<Calibration::Impl>();
+  impl->model = preset_for(codegen::host_cpu(), target);
+  impl->threads = identity.threads;
+  impl->date = json.value("date", "");
+  impl->generator = json.value("generator", "");
+  RLX_TRY(read_model(json.at("figures"), impl->model));
+  RLX_TRY(read_gemms(json.at("gemms"), impl->gemms));
+  return std::shared_ptr<const Calibration::Impl>(std::move(impl));
+}
+
+Status check_device(Device device) {
+  if (device == Device::cpu || device == Device::automatic) return {};
+  return not_available("The device ({}) is not available here: there is nothing to measure.",
+                       name_of(device));
+}
+
+}  // namespace
+
+Result<DeviceIdentity> cpu_identity() {
+  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
+  const codegen::CpuFacts facts = codegen::host_cpu();
+  return DeviceIdentity{processor_name(), facts.family,
+                        facts.model,      std::string(codegen::name_of(target.isa)),
+                        target.features,  default_thread_count()};
+}
+
+MachineModel model_for(const codegen::Target& target) {
+  const auto host = codegen::host_target();
+  if (host.ok() && *host == target) {
+    const auto calibration = Calibration::load(Device::cpu);
+    if (calibration.ok()) return calibration->impl().model;
+  }
+  return preset_for(codegen::host_cpu(), target);
+}
+
+}  // namespace cost
+
+Result<Calibration> Calibration::parse(std::string_view text) {
+  try {
+    const cost::Json json = cost::Json::parse(text, nullptr, false);
+    if (json.is_discarded()) return bad_input("it is no JSON, or cut short");
+    RLX_ASSIGN(auto impl, cost::read(json));
+    return Calibration(std::move(impl));
+  } catch (const nlohmann::json::exception&) {
+    return bad_input("a part of it is missing or of the wrong kind");
+  }
+}
+
+Result<Calibration> Calibration::load(Device device) {
+  RLX_TRY(cost::check_device(device));
+  RLX_ASSIGN(const CacheFolder folder, CacheFolder::open_for_user());
+  const auto bytes = folder.read(cost::calibration_file, cost::file_limit);
+  if (!bytes) return not_available("The machine is not calibrated.");
+  const auto parsed = parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  if (!parsed.ok())
+    return not_available("The calibration ({}/{}) is not used: {}.", folder.path(),
+                         cost::calibration_file, parsed.error().message);
+  return parsed;
+}
+
+Result<Calibration> Calibration::measure(Device device, const CalibrationProgress& progress) {
+  RLX_TRY(cost::check_device(device));
+  RLX_ASSIGN(Impl impl, cost::measure_cpu(progress));
+  return Calibration(std::make_shared<const Impl>(std::move(impl)));
+}
+
+Result<Calibration> Calibration::load_or_measure(
+    Device device, const CalibrationProgress& progress,
+    const std::function<void(std::string_view)>& note) {
+  auto kept = load(device);
+  if (kept.ok()) return kept;
+  if (note) note(kept.error().message);
+  RLX_ASSIGN(Calibration measured, measure(device, progress));
+  const auto saved = measured.save();
+  if (!saved.ok() && note) note(saved.error().message);
+  return measured;
+}
+
+Result<std::string> Calibration::save() const {
+  RLX_ASSIGN(const CacheFolder folder, CacheFolder::open_for_user());
+  const std::string content = text();
+  RLX_TRY(folder.write(cost::calibration_file, std::as_bytes(std::span(content))));
+  return folder.path() + "/" + cost::calibration_file;
+}
+
+std::string Calibration::text() const {
+  using cost::Json;
+  Json json{{"kind", cost::file_kind},
+            {"schema", cost::calibration_schema},
+            {"rlx", RLX_VERSION},
+            {"generator", impl_->generator},
+            {"date", impl_->date}};
+  const auto identity = cost::cpu_identity();
+  if (identity.ok()) json["identity"] = cost::to_json(*identity);
+  json["figures"] = cost::model_json(impl_->model);
+  for (const MeasuredGemm& gemm : impl_->gemms) {
+    json["gemms"].push_back({{"dtype", name_of(gemm.dtype)},
+                             {"m", gemm.m},
+                             {"n", gemm.n},
+                             {"k", gemm.k},
+                             {"threads", gemm.threads},
+                             {"gflops", gemm.gflops}});
+  }
+  return json.dump(1) + "\n";
+}
+
+Device Calibration::device() const { return Device::cpu; }
+const std::string& Calibration::date() const { return impl_->date; }
+const std::vector<MeasuredGemm>& Calibration::gemms() const { return impl_->gemms; }
+
+IoFusionGate Calibration::gate() const {
+  IoFusionGate gate = IoFusionGate::preset(Device::cpu);
+  gate.dispatch_ns = impl_->model.kernel + impl_->model.item;
+  // What a kernel hands to the next one lies in L2 as a rule.
+  gate.memory_bw = gate.host_readback_bw = impl_->model.read[1];
+  return gate;
+}
+
+BackendCostModel Calibration::cost_model() const {
+  BackendCostModel model = *BackendCostModel::preset(Device::cpu, impl_->threads);
+  model.gemm_rates.clear();
+  for (const MeasuredGemm& gemm : impl_->gemms) {
+    if (gemm.dtype != DType::f32 || gemm.threads != impl_->threads) continue;
+    const double work = static_cast<double>(gemm.m * gemm.n * gemm.k);
+    if (!model.gemm_rates.empty() && work <= model.gemm_rates.back().work_max) continue;
+    model.gemm_rates.push_back({work, gemm.gflops});
+  }
+  if (!model.gemm_rates.empty())
+    model.gemm_rates.back().work_max = std::numeric_limits<double>::infinity();
+  model.dispatch_overhead_ns = impl_->model.kernel + impl_->model.item;
+  model.memory_bw = impl_->model.memory_all;
+  model.calibrated = true;
+  return model;
+}
+
+}  // namespace rlx

@@ -1,0 +1,42 @@
+// What a calibration holds, and the parts of making one.
+#pragma once
+
+#include "cost/machine_model.hpp"
+#include "rlx/calibration.hpp"
+
+namespace rlx {
+
+struct Calibration::Impl {
+  std::string date;
+  std::string generator;  ///< of code, with its version
+  cost::MachineModel model;
+  std::vector<MeasuredGemm> gemms;
+  int threads = 1;
+};
+
+namespace cost {
+
+/// Counted up where figures change their meaning: older files are measured anew.
+inline constexpr int calibration_schema = 1;
+/// In the cache folder.
+inline constexpr const char* calibration_file = "calibration_cpu.json";
+
+/// Who the figures are of: the processor, its caches, the instruction set, the threads.
+struct DeviceIdentity {
+  std::string processor;
+  std::uint32_t family = 0, model = 0;
+  std::string isa, features;
+  int threads = 1;
+  bool operator==(const DeviceIdentity&) const = default;
+};
+Result<DeviceIdentity> cpu_identity();
+
+/// The model that this machine's programs are predicted with: the calibration where there is one
+/// that fits `target`, else the preset of the processor's family. Measures nothing.
+MachineModel model_for(const codegen::Target& target);
+
+/// Measures the figures with generated kernels. Errors: not_available where code cannot be made.
+Result<Calibration::Impl> measure_cpu(const CalibrationProgress& progress);
+
+}  // namespace cost
+}  // namespace rlx

@@ -1,0 +1,174 @@
+// Calibration files: kept whole, distrusted when read.
+#include "cost/calibration.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace rlx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// RLX_CACHE_DIR points at a folder of the test's own for as long as this lives.
+class CacheHome {
+ public:
+  CacheHome() {
+    std::string pattern = (fs::temp_directory_path() / "rlx_calibration_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+    const char* before = std::getenv("RLX_CACHE_DIR");
+    before_ = before ? before : "";
+    setenv("RLX_CACHE_DIR", path_.c_str(), 1);
+  }
+  ~CacheHome() {
+    setenv("RLX_CACHE_DIR", before_.c_str(), 1);
+    if (before_.empty()) unsetenv("RLX_CACHE_DIR");
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  CacheHome(const CacheHome&) = delete;
+  CacheHome& operator=(const CacheHome&) = delete;
+  fs::path file() const { return path_ / cost::calibration_file; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  std::string before_;
+};
+
+/// A calibration whose figures are the preset's: no test measures.
+Calibration sample() {
+  auto impl = std::make_shared<Calibration::Impl>();
+  const auto target = codegen::host_target().value();
+  impl->model = cost::preset_for(codegen::host_cpu(), target);
+  impl->date = "2026-01-01T00:00:00Z";
+  impl->generator = "LLVM";
+  impl->threads = cost::cpu_identity().value().threads;
+  impl->gemms = {{f32, 64, 64, 64, 1, 100}, {f32, 512, 512, 512, impl->threads, 200}};
+  return Calibration(impl);
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(Calibration, ComesBackAsItWasKept) {
+  const CacheHome home;
+  EXPECT_FALSE(Calibration::load().ok());
+  const Calibration kept = sample();
+  const auto path = kept.save();
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(*path, home.file().string());
+  const auto loaded = Calibration::load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->text(), kept.text());
+  EXPECT_EQ(loaded->date(), "2026-01-01T00:00:00Z");
+  EXPECT_TRUE(loaded->impl().model.calibrated);
+  EXPECT_TRUE(loaded->cost_model().calibrated);
+  const Json json = Json::parse(kept.text());
+  for (const char* key : {"schema", "rlx", "generator", "date", "identity"})
+    EXPECT_TRUE(json.contains(key)) << key;
+}
+
+TEST(Calibration, NoPrefixOfAFileIsTrusted) {
+  const std::string text = sample().text();
+  for (std::size_t length = 0; length + 2 < text.size(); length += 7)
+    EXPECT_FALSE(Calibration::parse(text.substr(0, length)).ok()) << length;
+}
+
+TEST(Calibration, ForeignAndStaleFilesAreRefusedWithTheReason) {
+  const Json good = Json::parse(sample().text());
+  const auto reason = [](const Json& json) {
+    const auto parsed = Calibration::parse(json.dump());
+    return parsed.ok() ? std::string("used") : parsed.error().message;
+  };
+  EXPECT_EQ(reason(good), "used");
+  Json json = good;
+  json["schema"] = 999;
+  EXPECT_NE(reason(json).find("another version"), std::string::npos);
+  json = good;
+  json["identity"]["processor"] = "somebody else's";
+  EXPECT_NE(reason(json).find("another machine"), std::string::npos);
+  json = good;
+  json["identity"]["threads"] = 77;
+  EXPECT_NE(reason(json).find("another machine"), std::string::npos);
+  json = good;
+  json["kind"] = "poem";
+  EXPECT_NE(reason(json).find("no calibration"), std::string::npos);
+}
+
+TEST(Calibration, HostileFiguresAreRefused) {
+  const Json good = Json::parse(sample().text());
+  for (const Json& value : {Json(-1.0), Json(0), Json(1e300), Json("0.25"), Json(nullptr),
+                            Json::array(), Json(1e-12)}) {
+    for (const auto& [name, figure] : good["figures"].items()) {
+      Json json = good;
+      json["figures"][name] = value;
+      EXPECT_FALSE(Calibration::parse(json.dump()).ok()) << name << " " << value.dump();
+    }
+    Json json = good;
+    json["gemms"][0]["gflops"] = value;
+    EXPECT_EQ(Calibration::parse(json.dump()).ok(), value == Json(1e-12)) << value.dump();
+    json = good;
+    json["gemms"][0]["m"] = value;
+    EXPECT_FALSE(Calibration::parse(json.dump()).ok()) << value.dump();
+  }
+  EXPECT_FALSE(Calibration::parse(std::string(100000, '[')).ok());
+  EXPECT_FALSE(Calibration::parse("[1, 2]").ok());
+  EXPECT_FALSE(Calibration::parse("\xff\xfe{}").ok());
+  Json json = good;
+  json.erase("figures");
+  EXPECT_FALSE(Calibration::parse(json.dump()).ok());
+}
+
+TEST(Calibration, ADamagedFileServesThePresetAndBreaksNothing) {
+  const CacheHome home;
+  write(home.file(), "{\"kind\": \"rlx calibration\", ");
+  const auto loaded = Calibration::load();
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_NE(loaded.error().message.find("is not used"), std::string::npos);
+  const auto target = codegen::host_target().value();
+  EXPECT_FALSE(cost::model_for(target).calibrated);
+}
+
+TEST(Calibration, WritersAtOnceLeaveOneGoodFile) {
+  const CacheHome home;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([] {
+      const Calibration mine = sample();
+      for (int round = 0; round < 50; ++round) {
+        EXPECT_TRUE(mine.save().ok());
+        EXPECT_TRUE(Calibration::load().ok());
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_TRUE(Calibration::load().ok());
+}
+
+TEST(Calibration, AFolderThatCannotBeWrittenIsAnErrorValue) {
+  const CacheHome home;
+  write(home.path() / "file", "");
+  setenv("RLX_CACHE_DIR", (home.path() / "file" / "folder").c_str(), 1);
+  EXPECT_FALSE(sample().save().ok());
+  EXPECT_FALSE(Calibration::load().ok());
+  setenv("RLX_CACHE_DIR", home.path().c_str(), 1);
+}
+
+TEST(Calibration, ADeviceThatIsNotThereIsNotMeasured) {
+  const auto measured = Calibration::measure(Device::cuda);
+  ASSERT_FALSE(measured.ok());
+  EXPECT_EQ(measured.error().kind, ErrorKind::not_available);
+}
+
+}  // namespace
+}  // namespace rlx

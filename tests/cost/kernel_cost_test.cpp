@@ -1,0 +1,94 @@
+// Laws of predicted times: what must hold whatever the figures are.
+#include "cost/kernel_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include "codegen/host_target.hpp"
+#include "cost/measure_kernels.hpp"
+
+namespace rlx::cost {
+namespace {
+
+const codegen::Target target{codegen::Isa::avx512, "", ""};
+
+MachineModel model_of_zen5() {
+  codegen::CpuFacts facts;
+  facts.vendor = codegen::CpuFacts::Vendor::amd;
+  facts.family = 26;
+  return preset_for(facts, target);
+}
+
+double ns_of(const loop::Kernel& kernel, int threads = 1) {
+  return predict(kernel, {}, model_of_zen5(), threads).ns;
+}
+
+TEST(KernelCost, PredictsPositiveTimesForEveryFamily) {
+  for (const auto vendor : {codegen::CpuFacts::Vendor::other, codegen::CpuFacts::Vendor::amd,
+                            codegen::CpuFacts::Vendor::intel}) {
+    for (const auto isa : {codegen::Isa::portable, codegen::Isa::avx2, codegen::Isa::avx512}) {
+      codegen::CpuFacts facts;
+      facts.vendor = vendor;
+      facts.family = 25;
+      const codegen::Target made{isa, "", ""};
+      const MachineModel model = preset_for(facts, made);
+      EXPECT_GT(predict(gemm_kernel(8, 32, 16, f32, made), {}, model, 1).ns, 0) << model.family;
+      EXPECT_GT(predict(read_kernel(4, 100), {}, model, 1).ns, 0) << model.family;
+      EXPECT_GT(predict(op_kernel(ScalarOp::exp, 1, 64), {}, model, 1).ns, 0) << model.family;
+    }
+  }
+}
+
+TEST(KernelCost, GrowsWithTheShape) {
+  for (std::int64_t size = 16; size <= 512; size *= 2) {
+    EXPECT_LT(ns_of(gemm_kernel(size, 64, 64, f32, target)),
+              ns_of(gemm_kernel(size * 2, 64, 64, f32, target)));
+    EXPECT_LT(ns_of(gemm_kernel(64, size, 64, f32, target)),
+              ns_of(gemm_kernel(64, size * 2, 64, f32, target)));
+    EXPECT_LT(ns_of(gemm_kernel(64, 64, size, f32, target)),
+              ns_of(gemm_kernel(64, 64, size * 2, f32, target)));
+    EXPECT_LT(ns_of(read_kernel(size, 64)), ns_of(read_kernel(size * 2, 64)));
+    EXPECT_LT(ns_of(rows_kernel(size, 64, f32)), ns_of(rows_kernel(size * 2, 64, f32)));
+  }
+}
+
+TEST(KernelCost, ExpensiveOpsCostMore) {
+  const double add = ns_of(op_kernel(ScalarOp::add, 4, 4096));
+  const double exp = ns_of(op_kernel(ScalarOp::exp, 4, 4096));
+  const double pow = ns_of(op_kernel(ScalarOp::pow, 4, 4096));
+  EXPECT_LT(add, exp);
+  EXPECT_LT(exp, pow);
+}
+
+TEST(KernelCost, ThreadsShareTheWorkAndNeverMultiplyIt) {
+  const loop::Kernel gemm = gemm_kernel(512, 512, 512, f32, target);
+  const double one = ns_of(gemm, 1), two = ns_of(gemm, 2), four = ns_of(gemm, 4);
+  EXPECT_LT(two, one);
+  EXPECT_LT(four, two);
+  EXPECT_GE(two, one / 2);
+  EXPECT_GE(four, one / 4);
+  // One work item cannot be shared.
+  const loop::Kernel tiny = rows_kernel(1, 16, f32);
+  EXPECT_EQ(ns_of(tiny, 1), ns_of(tiny, 8));
+}
+
+TEST(KernelCost, FarDataTakesLonger) {
+  const loop::Kernel kernel = rows_kernel(512, 64, f32);
+  const double bytes = 512 * 80 * 4;
+  double before = 0;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    Residency where;
+    where.bytes[level] = bytes;
+    const std::vector<Residency> both(2, where);
+    const double ns = predict(kernel, both, model_of_zen5(), 1).ns;
+    EXPECT_GT(ns, before) << level;
+    before = ns;
+  }
+}
+
+TEST(KernelCost, IsDeterministic) {
+  const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, target);
+  EXPECT_EQ(ns_of(kernel, 2), ns_of(kernel, 2));
+}
+
+}  // namespace
+}  // namespace rlx::cost
