@@ -29,6 +29,8 @@ Result<Plan> PlanBuilder::run() {
   }
   current_ = nullptr;
   add_outputs();
+  plan_.questions = regions_.questions;
+  plan_.planning_ms = regions_.planning_ms;
   lay_out_arena(plan_);
   choose_threads(plan_, options_.model, options_.threads);
   return std::move(plan_);
@@ -119,7 +121,10 @@ std::int32_t PlanBuilder::error_buffer() {
 std::string PlanBuilder::region_text(const Region& region) const {
   std::string text;
   for (const Region& before : region.before) text += region_text(before);
-  for (const std::int32_t index : region.nodes) {
+  std::vector<std::int32_t> nodes = region.recomputed;
+  nodes.insert(nodes.end(), region.nodes.begin(), region.nodes.end());
+  std::sort(nodes.begin(), nodes.end());
+  for (const std::int32_t index : nodes) {
     if (!text.empty()) text += '+';
     text += graph_.nodes()[static_cast<std::size_t>(index)].op.name();
   }

@@ -215,6 +215,7 @@ void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop:
   const Locate locate_value = [this](ValueId id) { return locate(id); };
   ExpressionBuilder tile(graph_, region.dims, domain.map, locate_value, buffers, c.nodes,
                          c.accesses);
+  tile.recompute(region.recomputed);
   const ScalarValue sum = tile.builder().add({.op = ScalarOp::accumulator, .dtype = c.accumulator});
   tile.set({region.root, 0}, tile.builder().cast(sum, root.results[0].dtype));
   std::set<ValueId> in_rows;
@@ -235,7 +236,9 @@ void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop:
   std::set<ValueId> read_by_rows;
   for (const std::int32_t index : row_nodes) {
     for (const ValueId id : graph_.nodes()[static_cast<std::size_t>(index)].inputs) {
-      if (id.node >= 0 && tile.has(id) && !in_rows.contains(id)) read_by_rows.insert(id);
+      const bool is_own =
+          std::find(region.nodes.begin(), region.nodes.end(), id.node) != region.nodes.end();
+      if (is_own && tile.has(id) && !in_rows.contains(id)) read_by_rows.insert(id);
     }
   }
   for (const std::int32_t index : region.nodes) {
@@ -250,6 +253,7 @@ void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop:
     rows.parallel_dims = domain.parallel_dims;
     ExpressionBuilder row(graph_, region.dims, domain.map, locate_value, buffers, rows.nodes,
                           rows.accesses);
+    row.recompute(region.recomputed);
     for (const std::int32_t index : row_nodes) row.add(index);
     for (const std::int32_t index : row_nodes) {
       if (is_stored(index)) rows.stores.push_back(row.store({index, 0}));

@@ -23,6 +23,7 @@ Status PlanBuilder::add_nest(const Region& region) {
   ExpressionBuilder expression(
       graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
       nest.nodes, nest.accesses);
+  expression.recompute(region.recomputed);
   for (const std::int32_t index : region.nodes) expression.add(index);
   for (const std::int32_t index : region.nodes) {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -76,6 +77,7 @@ Status PlanBuilder::add_window(const Region& region) {
   ExpressionBuilder expression(
       graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
       nest.nodes, nest.accesses);
+  expression.recompute(region.recomputed);
   const DType dtype = root.results[0].dtype;
   const bool narrow = dtype == f16 || dtype == bf16;
   const bool sums = conv || pool->kind == Reduction::sum || pool->kind == Reduction::prod;

@@ -1,6 +1,7 @@
 // Expressions of regions.
 #include "plan/kernel_builder.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.hpp"
@@ -73,6 +74,10 @@ ScalarValue ExpressionBuilder::operand(ValueId id) {
   if (id.node < 0) return {};
   const auto known = values_.find(id);
   if (known != values_.end()) return known->second;
+  if (std::find(recomputed_.begin(), recomputed_.end(), id.node) != recomputed_.end()) {
+    add(id.node);
+    return values_.at(id);
+  }
   const Node& node = graph_.node(id);
   if (const auto* constant = node.op.as<op::Constant>();
       constant && constant->value.elements() == 1) {

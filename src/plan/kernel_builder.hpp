@@ -51,7 +51,9 @@ class ExpressionBuilder {
         accesses_(accesses),
         builder_(nodes) {}
 
-  /// The value of an operand: an expression that is there, or a load.
+  /// Nodes whose expressions are evaluated where they are read.
+  void recompute(std::vector<std::int32_t> nodes) { recomputed_ = std::move(nodes); }
+  /// The value of an operand: an expression that is there or can be made, or a load.
   ScalarValue operand(ValueId id);
   /// Adds the node's expression.
   void add(std::int32_t index);
@@ -77,6 +79,7 @@ class ExpressionBuilder {
   std::vector<loop::Access>& accesses_;
   ScalarBuilder builder_;
   std::map<ValueId, ScalarValue> values_;
+  std::vector<std::int32_t> recomputed_;
   bool uses_indices_ = false;
 };
 

@@ -1,8 +1,9 @@
-// Forms regions: each node joins the region of one of its operands where the points of both are the
-// same.
+// Forms regions: finds the role of every node, starts a region for each that needs a kernel, lets
+// the planner fuse them, and puts them in order.
 #include "plan/regions.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <queue>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "graph/op_info.hpp"
 #include "plan/build_recurrence.hpp"
 #include "plan/chain.hpp"
+#include "plan/fusion.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -50,11 +52,16 @@ class Formation {
       : flat_(flat), graph_(flat.graph), policy_(policy) {}
 
   Regions run() {
+    const auto started = std::chrono::steady_clock::now();
     const std::size_t count = graph_.nodes().size();
     result_.region_of.assign(count, -1);
     result_.weight_only.assign(count, false);
     for (std::size_t i = 0; i < count; ++i) visit(static_cast<std::int32_t>(i));
+    if (policy_.enabled) fuse(flat_, policy_, result_);
     order();
+    const std::chrono::duration<double, std::milli> time =
+        std::chrono::steady_clock::now() - started;
+    result_.planning_ms = time.count();
     return std::move(result_);
   }
 
@@ -94,8 +101,6 @@ class Formation {
     result_.views.push_back(std::move(views));
     if (role == Role::leaf || seen || result_.weight_only[static_cast<std::size_t>(index)]) return;
     // A reshape that strides cannot express is a copy: a nest over its operand's points.
-    const bool joins = role == Role::elementwise || role == Role::reduction;
-    if (joins && policy_.enabled && try_join(index, role)) return;
     start(index, role);
   }
 
@@ -176,59 +181,10 @@ class Formation {
     result_.list.push_back(std::move(fresh));
   }
 
-  /// Regions of one node that copies: views that strides cannot express, updates of states.
-  bool is_copy(const Region& r) const {
-    return is_view_op(node(r.root).op) || node(r.root).op.is<op::Update>();
-  }
-
   static Axes reduced_axes(const Node& n) {
     if (const auto* reduce = n.op.as<op::Reduce>()) return reduce->axes;
     const auto* arg = n.op.as<op::ArgReduce>();
     return {arg->axis < 0 ? arg->axis + n.results[0].rank() : arg->axis};
-  }
-
-  static Dims row_dims(const Region& r) {
-    Dims dims = r.dims;
-    for (const std::int64_t axis : r.reduced) dims[static_cast<std::size_t>(axis)] = 1;
-    return dims;
-  }
-
-  /// Does operand `k` of n have to be read from memory at other points than n's own?
-  static bool reads_elsewhere(const Node& n, std::size_t k) {
-    return k == 0 && (n.op.is<op::Gather>() || n.op.is<op::Pad>());
-  }
-
-  bool fits(const Node& n, Role role, std::int32_t target) {
-    const Region& r = region(target);
-    const bool stands_alone = r.kind == Region::Kind::host || r.kind == Region::Kind::concat ||
-                              r.kind == Region::Kind::recurrence;
-    if (stands_alone || is_copy(r)) return false;
-    if (flat_.predicates[static_cast<std::size_t>(r.root)] != predicates_of(n)) return false;
-    for (std::size_t k = 0; k < n.inputs.size(); ++k) {
-      const ValueId id = n.inputs[k];
-      if (id.node < 0 || region_of(view(id).base) != target) continue;
-      // Through a view, or at other points, the value must have been stored by a kernel before.
-      if (region_of(id) != target || reads_elsewhere(n, k)) return false;
-    }
-    const Dims dims = n.results[0].dims();
-    if (role == Role::elementwise) {
-      if (dims == r.dims) return true;
-      return !r.reduced.empty() && dims == row_dims(r);
-    }
-    if (r.kind == Region::Kind::window || graph_.type(n.inputs[0]).dims() != r.dims ||
-        region_of(n.inputs[0]) != target)
-      return false;
-    const Axes axes = reduced_axes(n);
-    if (r.kind == Region::Kind::contraction && !rows_are_whole(r, axes)) return false;
-    if (!r.reduced.empty()) return axes == r.reduced;
-    return true;
-  }
-
-  /// A contraction makes whole rows of its last axis, unless groups split it.
-  bool rows_are_whole(const Region& r, const Axes& axes) {
-    const auto* conv = node(r.root).op.as<op::Conv>();
-    return axes == Axes{static_cast<std::int64_t>(r.dims.size()) - 1} &&
-           (!conv || conv->groups == 1) && r.dims.back() <= 8192;
   }
 
   const std::vector<FlatGraph::Predicate>& predicates_of(const Node& n) const {
@@ -247,124 +203,18 @@ class Formation {
     }
   }
 
-  /// Does region `from` need region `target` before it runs (over any path)?
-  bool depends(std::int32_t from, std::int32_t target) {
-    std::vector<std::int32_t> stack{from};
-    std::set<std::int32_t> seen;
-    while (!stack.empty()) {
-      const std::int32_t current = stack.back();
-      stack.pop_back();
-      if (current == target) return true;
-      if (!seen.insert(current).second) continue;
-      std::vector<std::int32_t> sources;
-      for (const std::int32_t member : region(current).nodes) add_sources(node(member), sources);
-      for (const std::int32_t source : sources) {
-        if (source != current) stack.push_back(source);
-      }
-    }
-    return false;
-  }
-
-  bool keeps_order(const Node& n, std::int32_t target) {
-    std::vector<std::int32_t> sources;
-    add_sources(n, sources);
-    return std::none_of(sources.begin(), sources.end(), [&](std::int32_t source) {
-      return source != target && depends(source, target);
-    });
-  }
-
-  bool try_join(std::int32_t index, Role role) {
-    const Node& n = node(index);
-    std::int32_t best = -1;
-    const auto rank = [&](std::int32_t r) {
-      return std::pair(region(r).kind == Region::Kind::contraction ? 2
-                       : region(r).kind == Region::Kind::window    ? 1
-                                                                   : 0,
-                       r);
-    };
-    for (const ValueId id : n.inputs) {
-      const std::int32_t candidate = region_of(id);
-      if (candidate < 0 || candidate == best || (best >= 0 && rank(candidate) < rank(best)))
-        continue;
-      if (fits(n, role, candidate) && keeps_order(n, candidate)) best = candidate;
-    }
-    if (best < 0) return false;
-    Region& r = region(best);
-    r.nodes.push_back(index);
-    if (role == Role::reduction) r.reduced = reduced_axes(n);
-    result_.region_of[static_cast<std::size_t>(index)] = best;
-    merge_operands(index, best);
-    return true;
-  }
-
-  /// Other operands that are maps over the same points join too.
-  void merge_operands(std::int32_t index, std::int32_t target) {
-    for (const ValueId id : node(index).inputs) {
-      const std::int32_t other = region_of(id);
-      if (other < 0 || other == target || !may_merge(other, target)) continue;
-      // The edge from `other` through `index` is what the merge removes; any other path between the
-      // two forbids it.
-      if (depends(other, target) || depends_without(target, other, index) ||
-          !order_after_merge(other, target))
-        continue;
-      Region& into = region(target);
-      for (const std::int32_t member : region(other).nodes) {
-        into.nodes.push_back(member);
-        result_.region_of[static_cast<std::size_t>(member)] = target;
-      }
-      std::sort(into.nodes.begin(), into.nodes.end());
-      region(other).nodes.clear();
-    }
-  }
-
-  bool may_merge(std::int32_t other, std::int32_t target) {
-    const Region& o = region(other);
-    const Region& t = region(target);
-    if (o.kind != Region::Kind::nest || !o.reduced.empty() || o.dims != t.dims || is_copy(o))
-      return false;
-    return flat_.predicates[static_cast<std::size_t>(o.root)] ==
-           flat_.predicates[static_cast<std::size_t>(t.root)];
-  }
-
-  /// depends(from, target), not counting what node `ignored` reads directly.
-  bool depends_without(std::int32_t from, std::int32_t target, std::int32_t ignored) {
-    std::vector<std::int32_t> sources;
-    for (const std::int32_t member : region(from).nodes) {
-      if (member == ignored) {
-        for (const ValueId id : node(member).inputs) {
-          const std::int32_t source = id.node < 0 ? -1 : region_of(view(id).base);
-          if (source >= 0 && source != from && source != target) sources.push_back(source);
-        }
-      } else {
-        add_sources(node(member), sources);
-      }
-    }
-    return std::any_of(sources.begin(), sources.end(), [&](std::int32_t source) {
-      return source != from && depends(source, target);
-    });
-  }
-
-  /// After the merge nothing that target reads may need `other` through a region in between.
-  bool order_after_merge(std::int32_t other, std::int32_t target) {
-    for (const std::int32_t member : region(target).nodes) {
-      for (const ValueId id : node(member).inputs) {
-        const std::int32_t source = id.node < 0 ? -1 : region_of(view(id).base);
-        if (source < 0 || source == target || source == other) {
-          // A member may read `other` directly only at its own points.
-          if (source == other && region_of(id) != other) return false;
-          continue;
-        }
-        if (depends(source, other)) return false;
-      }
-    }
-    return true;
+  /// Everything that is evaluated in the region.
+  static std::vector<std::int32_t> members(const Region& r) {
+    std::vector<std::int32_t> all = r.recomputed;
+    all.insert(all.end(), r.nodes.begin(), r.nodes.end());
+    return all;
   }
 
   /// A state is updated after everything that reads it.
   void add_readers(ValueId state, const std::vector<std::int32_t>& live,
                    std::vector<std::int32_t>& sources) {
     for (const std::int32_t r : live) {
-      for (const std::int32_t member : region(r).nodes) {
+      for (const std::int32_t member : members(region(r))) {
         const auto& inputs = node(member).inputs;
         if (std::any_of(inputs.begin(), inputs.end(),
                         [&](ValueId id) { return id.node >= 0 && view(id).base == state; })) {
@@ -384,7 +234,7 @@ class Formation {
     std::vector<int> waiting(result_.list.size(), 0);
     for (const std::int32_t r : live) {
       std::vector<std::int32_t> sources;
-      for (const std::int32_t member : region(r).nodes) {
+      for (const std::int32_t member : members(region(r))) {
         add_sources(node(member), sources);
         if (node(member).op.is<op::Update>()) add_readers(node(member).inputs[0], live, sources);
       }

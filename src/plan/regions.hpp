@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "cost/machine_model.hpp"
 #include "plan/view.hpp"
+#include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/result.hpp"
@@ -62,22 +64,35 @@ struct Region {
   Axes reduced;  ///< axes of dims that the reductions run over; empty: none
   /// contraction: at most one other contraction, whose last value only this root reads, as its a.
   std::vector<Region> before;
+  /// Maps of other values that are evaluated here at the points where they are read, and stored
+  /// nowhere; ascending.
+  std::vector<std::int32_t> recomputed;
 };
 
 struct Regions {
-  std::vector<Region> list;             ///< in execution order
-  std::vector<std::int32_t> region_of;  ///< by node; -1: none (leaf, view, weight-only)
-  std::vector<bool> weight_only;        ///< by node: depends on params and constants alone
+  std::vector<Region> list;  ///< in execution order
+  /// By node; -1: none (leaf, view, weight-only, recomputed where it is read).
+  std::vector<std::int32_t> region_of;
+  std::vector<bool> weight_only;  ///< by node: depends on params and constants alone
   /// By node and result: how it is read. A dense view of itself, or through view ops of another
   /// value.
   std::vector<std::vector<View>> views;
+  std::vector<FusionQuestion> questions;  ///< in the order in which they were asked
+  double planning_ms = 0;                 ///< what forming them took
 };
 
-/// Options of region formation. Every optional fusion is asked here; a cost model answers in a
-/// later issue.
+/// Who decides about optional fusions, and by what figures. The defaults are the CPU's.
 struct FusionPolicy {
   bool enabled = true;
+  IoFusionGate gate = IoFusionGate::preset(Device::cpu);
+  int threads = 1;
+  double flops_per_ns = 60;       ///< of matmuls, on one thread
+  double operations_per_ns = 16;  ///< scalar operations of maps, on one thread
 };
+
+/// The CPU's policy with the figures of its machine model; a calibrated one also replaces the
+/// gate's preset.
+FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool enabled);
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy);
 

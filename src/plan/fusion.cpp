@@ -1,0 +1,236 @@
+// Fusions by benefit: a queue of pairs of regions, the greatest gain first.
+#include "plan/fusion.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "graph/op_info.hpp"
+#include "plan/fusion_rules.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+namespace {
+
+class Planner {
+ public:
+  Planner(const FlatGraph& flat, const FusionPolicy& policy, Regions& regions)
+      : policy_(policy), regions_(regions), graph_(flat, regions) {
+    versions_.assign(graph_.size(), 0);
+  }
+
+  void run() {
+    for (std::int32_t r = 0; r < count(); ++r) push_users(r);
+    merge_best_first();
+    for (std::int32_t r = 0; r < count(); ++r) ask_to_recompute(r);
+    for (std::int32_t r = 0; r < count(); ++r) push_siblings(r);
+    merge_best_first();
+  }
+
+ private:
+  enum class Kind : std::uint8_t { consumer, producer, sibling };
+
+  /// May two regions be one kernel, and is it worth it?
+  struct Candidate {
+    double score = 0;
+    int rank = 0;  ///< contractions gather what follows them first
+    std::int32_t from = -1, into = -1;
+    Kind kind = Kind::consumer;
+    int from_version = 0, into_version = 0;
+
+    /// The last in this order is taken first.
+    bool operator<(const Candidate& other) const {
+      return std::tuple(score, rank, -into, -from) <
+             std::tuple(other.score, other.rank, -other.into, -other.from);
+    }
+  };
+
+  std::int32_t count() const { return static_cast<std::int32_t>(graph_.size()); }
+  bool is_live(std::int32_t r) const { return !graph_.region(r).nodes.empty(); }
+  int version(std::int32_t r) const { return versions_[static_cast<std::size_t>(r)]; }
+
+  // ---- questions --------------------------------------------------------------------------------
+
+  /// Before and after of a merge, and the score.
+  FusionQuestion question(std::int32_t from, std::int32_t into, Kind kind) const {
+    const Region& a = graph_.region(from);
+    const Region& b = graph_.region(into);
+    FusionQuestion asked;
+    asked.before = graph_.profile(from) + graph_.profile(into);
+    std::vector<std::int32_t> nodes = a.nodes, recomputed = a.recomputed;
+    nodes.insert(nodes.end(), b.nodes.begin(), b.nodes.end());
+    recomputed.insert(recomputed.end(), b.recomputed.begin(), b.recomputed.end());
+    asked.after = graph_.profile(nodes, recomputed);
+    asked.work_added_ns = kind == Kind::sibling ? 0 : lost_parallelism_ns(graph_, a, b, policy_);
+    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
+    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    return asked;
+  }
+
+  std::string name_of_region(std::int32_t r) const {
+    const Region& region = graph_.region(r);
+    std::string text = fmt::format("{} %{}", graph_.node(region.root).op.name(), region.root);
+    if (region.nodes.size() > 1) text += fmt::format(" (+{})", region.nodes.size() - 1);
+    return text;
+  }
+
+  /// The producer's region first, as the user reads the graph.
+  std::string what(const Candidate& candidate) const {
+    const std::string from = name_of_region(candidate.from), into = name_of_region(candidate.into);
+    if (candidate.kind == Kind::sibling) return fmt::format("run {} beside {}", from, into);
+    return fmt::format("join {} to {}", from, into);
+  }
+
+  // ---- pairs ------------------------------------------------------------------------------------
+
+  void push(std::int32_t producer, std::int32_t consumer) {
+    // A map joins the kernel that reads it; everything else is joined by what follows.
+    Candidate candidate{.from = consumer, .into = producer, .kind = Kind::consumer};
+    const Region& p = graph_.region(producer);
+    const Region& c = graph_.region(consumer);
+    if (fits_after(graph_, p, c)) {
+      candidate.kind = Kind::consumer;
+    } else if (fits_before(graph_, p, c)) {
+      candidate.kind = Kind::producer;
+      std::swap(candidate.from, candidate.into);
+    } else {
+      return;
+    }
+    enqueue(candidate);
+  }
+
+  void enqueue(Candidate candidate) {
+    candidate.score = question(candidate.from, candidate.into, candidate.kind).score_ns;
+    const Region::Kind kind = graph_.region(candidate.into).kind;
+    candidate.rank = kind == Region::Kind::contraction ? 2 : kind == Region::Kind::window ? 1 : 0;
+    candidate.from_version = version(candidate.from);
+    candidate.into_version = version(candidate.into);
+    queue_.push(candidate);
+  }
+
+  void push_users(std::int32_t producer) {
+    if (!is_live(producer)) return;
+    for (const std::int32_t consumer : graph_.users(producer)) push(producer, consumer);
+  }
+
+  /// Regions over the same points that read one of the values that this one reads.
+  void push_siblings(std::int32_t r) {
+    if (!is_live(r) || graph_.region(r).kind != Region::Kind::nest) return;
+    std::set<std::int32_t> seen;
+    for (const std::int32_t index : graph_.region(r).nodes) {
+      for (const ValueId id : graph_.node(index).inputs) {
+        if (id.node < 0 || graph_.graph().type(graph_.view(id).base).elements() < 16) continue;
+        for (const std::int32_t reader : graph_.readers(graph_.view(id).base.node)) {
+          const std::int32_t other = graph_.region_of(reader);
+          if (other <= r || !seen.insert(other).second) continue;
+          if (fits_beside(graph_, graph_.region(r), graph_.region(other)))
+            enqueue({.from = other, .into = r, .kind = Kind::sibling});
+        }
+      }
+    }
+  }
+
+  bool keeps_order(const Candidate& candidate) const {
+    if (candidate.kind == Kind::consumer)
+      return !graph_.reaches(candidate.into, candidate.from, true);
+    if (candidate.kind == Kind::producer)
+      return !graph_.reaches(candidate.from, candidate.into, true);
+    return !graph_.reaches(candidate.into, candidate.from, false) &&
+           !graph_.reaches(candidate.from, candidate.into, false);
+  }
+
+  void merge_best_first() {
+    while (!queue_.empty()) {
+      const Candidate best = queue_.top();
+      queue_.pop();
+      if (!is_live(best.from) || !is_live(best.into) || version(best.from) != best.from_version ||
+          version(best.into) != best.into_version)
+        continue;
+      if (!keeps_order(best)) continue;
+      FusionQuestion asked = question(best.from, best.into, best.kind);
+      constexpr const char* kinds[] = {"consumer", "producer", "sibling"};
+      asked.kind = kinds[static_cast<std::size_t>(best.kind)];
+      asked.what = what(best);
+      if (asked.fused) merge(best);
+      regions_.questions.push_back(std::move(asked));
+    }
+  }
+
+  void merge(const Candidate& best) {
+    const Region& from = graph_.region(best.from);
+    if (graph_.region(best.into).reduced.empty() && !from.reduced.empty()) {
+      graph_.edit(best.into).reduced = from.reduced;
+      // Rows that join a reduction take its points.
+      if (graph_.region(best.into).kind == Region::Kind::nest)
+        graph_.edit(best.into).dims = from.dims;
+    }
+    graph_.merge(best.from, best.into);
+    ++versions_[static_cast<std::size_t>(best.into)];
+    const std::set<std::int32_t> sources = graph_.sources(best.into);
+    for (const std::int32_t source : sources) push(source, best.into);
+    push_users(best.into);
+    if (best.kind == Kind::sibling) push_siblings(best.into);
+  }
+
+  // ---- maps made anew ---------------------------------------------------------------------------
+
+  /// All readers evaluate the map where they read it, and it is never stored: all or none, since
+  /// one reader that loads keeps the kernel and the buffer.
+  void ask_to_recompute(std::int32_t r) {
+    if (!is_live(r) || !may_recompute(graph_, r)) return;
+    const Region region = graph_.region(r);
+    FusionQuestion asked{.what = fmt::format("make {} anew in {} kernels", name_of_region(r),
+                                             graph_.users(r).size()),
+                         .kind = "recompute"};
+    asked.before = graph_.profile(r);
+    double points = 0, parallel = 1;
+    for (const std::int32_t user : graph_.users(r)) {
+      const Region& reader = graph_.region(user);
+      asked.before = asked.before + graph_.profile(user);
+      std::vector<std::int32_t> recomputed = reader.recomputed;
+      recomputed.insert(recomputed.end(), region.nodes.begin(), region.nodes.end());
+      recomputed.insert(recomputed.end(), region.recomputed.begin(), region.recomputed.end());
+      asked.after = asked.after + graph_.profile(reader.nodes, recomputed);
+      points += points_read(graph_, r, reader);
+    }
+    points -= static_cast<double>(element_count(region.dims));
+    if (points > 1e5) parallel = std::max(policy_.threads, 1);
+    asked.work_added_ns = std::max(0.0, points) * operations_of_point(graph_, region) /
+                          (policy_.operations_per_ns * parallel);
+    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
+    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    if (asked.fused) {
+      for (const std::int32_t user : graph_.users(r)) ++versions_[static_cast<std::size_t>(user)];
+      graph_.dissolve(r);
+    }
+    regions_.questions.push_back(std::move(asked));
+  }
+
+  const FusionPolicy& policy_;
+  Regions& regions_;
+  RegionGraph graph_;
+  std::vector<int> versions_;
+  std::priority_queue<Candidate> queue_;
+};
+
+}  // namespace
+
+FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool enabled) {
+  FusionPolicy policy{.enabled = enabled, .threads = threads};
+  const double lanes = model.machine.lanes(4);
+  policy.flops_per_ns = 2 * lanes * model.fma_per_cycle / model.cycle;
+  policy.operations_per_ns = lanes / std::max(model.op(ScalarOp::add), 1e-3);
+  if (model.calibrated) {
+    policy.gate.dispatch_ns = model.kernel + model.item + (threads > 1 ? model.barrier : 0);
+    policy.gate.memory_bw = model.read[static_cast<std::size_t>(cost::Level::l3)];
+  }
+  return policy;
+}
+
+void fuse(const FlatGraph& flat, const FusionPolicy& policy, Regions& regions) {
+  Planner(flat, policy, regions).run();
+}
+
+}  // namespace rlx::plan

@@ -1,0 +1,201 @@
+// Rules of what can be one kernel.
+#include "plan/fusion_rules.hpp"
+
+#include <algorithm>
+
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+namespace {
+
+/// Nodes of a map that may be evaluated more than once.
+constexpr std::size_t most_recomputed = 8;
+/// Values that a kernel of siblings reads and writes at most.
+constexpr std::size_t most_siblings = 12;
+
+bool is_copy(const RegionGraph& graph, const Region& region) {
+  const Op& op = graph.node(region.root).op;
+  return is_view_op(op) || op.is<op::Update>();
+}
+
+bool is_loops(const RegionGraph& graph, const Region& region) {
+  const bool kind = region.kind == Region::Kind::nest || region.kind == Region::Kind::window ||
+                    region.kind == Region::Kind::contraction;
+  return kind && !is_copy(graph, region);
+}
+
+Dims row_dims(const Region& region) {
+  Dims dims = region.dims;
+  for (const std::int64_t axis : region.reduced) dims[static_cast<std::size_t>(axis)] = 1;
+  return dims;
+}
+
+/// Does operand `k` of the node have to be read from memory at other points than its own?
+bool reads_elsewhere(const Node& node, std::size_t k) {
+  return k == 0 && (node.op.is<op::Gather>() || node.op.is<op::Pad>());
+}
+
+/// Every value of `producer` that `consumer` reads is read directly and at its own points.
+bool reads_at_its_points(const RegionGraph& graph, const Region& producer, const Region& consumer) {
+  const std::int32_t from = graph.region_of(producer.root);
+  const auto reads_well = [&](std::int32_t index) {
+    const Node& node = graph.node(index);
+    const bool is_root = index == consumer.root && consumer.kind != Region::Kind::nest;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId id = node.inputs[k];
+      if (id.node < 0 || graph.region_of(graph.view(id).base.node) != from) continue;
+      if (graph.region_of(id.node) != from || reads_elsewhere(node, k) || is_root) return false;
+    }
+    return true;
+  };
+  return std::all_of(consumer.nodes.begin(), consumer.nodes.end(), reads_well) &&
+         std::all_of(consumer.recomputed.begin(), consumer.recomputed.end(), reads_well);
+}
+
+/// A contraction makes whole rows of its last axis, unless groups split it.
+bool rows_are_whole(const RegionGraph& graph, const Region& region, const Axes& axes) {
+  const auto* conv = graph.node(region.root).op.as<op::Conv>();
+  return axes == Axes{static_cast<std::int64_t>(region.dims.size()) - 1} &&
+         (!conv || conv->groups == 1) && region.dims.back() <= 8192;
+}
+
+bool is_reduction(const Node& node) {
+  return node.op.is<op::Reduce>() || node.op.is<op::ArgReduce>();
+}
+
+/// Behind a contraction, what has a value for each row alone must come from a reduction: tiles have
+/// all points.
+bool rows_follow_reductions(const RegionGraph& graph, const Region& contraction,
+                            const Region& consumer) {
+  std::set<std::int32_t> in_rows;
+  std::vector<std::int32_t> nodes = contraction.nodes;
+  nodes.insert(nodes.end(), consumer.nodes.begin(), consumer.nodes.end());
+  std::sort(nodes.begin(), nodes.end());
+  for (const std::int32_t index : nodes) {
+    const Node& node = graph.node(index);
+    if (index == contraction.root) continue;
+    const bool follows = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId id) { return in_rows.contains(id.node); });
+    if (is_reduction(node) || follows) {
+      in_rows.insert(index);
+    } else if (node.results[0].dims() != contraction.dims) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool fits_after(const RegionGraph& graph, const Region& producer, const Region& consumer) {
+  if (!is_loops(graph, producer) || !is_loops(graph, consumer)) return false;
+  if (consumer.kind != Region::Kind::nest) return false;
+  if (graph.predicates(producer) != graph.predicates(consumer)) return false;
+  if (!reads_at_its_points(graph, producer, consumer)) return false;
+  const bool makes_rows = !producer.reduced.empty();
+  if (consumer.reduced.empty()) {
+    if (consumer.dims != producer.dims && !(makes_rows && consumer.dims == row_dims(producer)))
+      return false;
+  } else {
+    const bool row_producer =
+        !makes_rows && producer.kind == Region::Kind::nest && producer.dims == row_dims(consumer);
+    if (producer.kind == Region::Kind::window) return false;
+    if (producer.dims != consumer.dims && !row_producer) return false;
+    if (makes_rows && producer.reduced != consumer.reduced) return false;
+    if (producer.kind == Region::Kind::contraction &&
+        !rows_are_whole(graph, producer, consumer.reduced))
+      return false;
+  }
+  return producer.kind != Region::Kind::contraction ||
+         rows_follow_reductions(graph, producer, consumer);
+}
+
+bool fits_before(const RegionGraph& graph, const Region& producer, const Region& consumer) {
+  if (!is_loops(graph, producer) || !is_loops(graph, consumer)) return false;
+  return producer.kind == Region::Kind::nest && producer.reduced.empty() &&
+         consumer.kind != Region::Kind::nest && producer.dims == consumer.dims &&
+         graph.predicates(producer) == graph.predicates(consumer) &&
+         reads_at_its_points(graph, producer, consumer);
+}
+
+bool fits_beside(const RegionGraph& graph, const Region& a, const Region& b) {
+  return is_loops(graph, a) && is_loops(graph, b) && a.kind == Region::Kind::nest &&
+         b.kind == Region::Kind::nest && a.dims == b.dims && a.reduced == b.reduced &&
+         a.nodes.size() + b.nodes.size() <= most_siblings &&
+         graph.predicates(a) == graph.predicates(b);
+}
+
+double lost_parallelism_ns(const RegionGraph& graph, const Region& a, const Region& b,
+                           const FusionPolicy& policy) {
+  const Region& product = a.kind == Region::Kind::contraction ? a : b;
+  const Region& other = &product == &a ? b : a;
+  if (product.kind != Region::Kind::contraction || !product.reduced.empty() ||
+      other.reduced.empty() || policy.threads < 2)
+    return 0;
+  constexpr double rows_of_block = 8, worthwhile_ns = 8'000;
+  const double rows =
+      static_cast<double>(element_count(product.dims)) / static_cast<double>(product.dims.back());
+  const double threads = policy.threads;
+  const double usable = std::clamp(rows / rows_of_block, 1.0, threads);
+  const double compute =
+      node_cost(graph.graph(), graph.node(product.root)).flops / policy.flops_per_ns;
+  return compute < worthwhile_ns ? 0 : compute * (1 / usable - 1 / threads);
+}
+
+bool may_recompute(const RegionGraph& graph, std::int32_t index) {
+  const Region& region = graph.region(index);
+  if (region.kind != Region::Kind::nest || !region.reduced.empty() || is_copy(graph, region) ||
+      region.nodes.size() + region.recomputed.size() > most_recomputed ||
+      graph.users(index).empty())
+    return false;
+  for (const std::int32_t member : region.nodes) {
+    const Op& op = graph.node(member).op;
+    if (op.is<op::Gather>() || op.is<op::Pad>() || graph.is_output(member)) return false;
+  }
+  for (const std::int32_t member : region.nodes) {
+    for (const std::int32_t reader : graph.readers(member)) {
+      const std::int32_t user = graph.region_of(reader);
+      if (user == index) continue;
+      if (user < 0) return false;
+      const Region& target = graph.region(user);
+      const Node& node = graph.node(reader);
+      const bool is_root = reader == target.root && target.kind != Region::Kind::nest;
+      if (!is_loops(graph, target) || is_root || node.op.is<op::Gather>() || node.op.is<op::Pad>())
+        return false;
+      if (!graph.predicates(region).empty() && graph.predicates(region) != graph.predicates(target))
+        return false;
+      // Through views the map's operands must be seen in the same way; see ExpressionBuilder.
+      for (const ValueId id : node.inputs) {
+        if (id.node >= 0 && graph.view(id).base.node == member && id.node != member) return false;
+      }
+    }
+  }
+  return true;
+}
+
+double points_read(const RegionGraph& graph, std::int32_t index, const Region& reader) {
+  double points = 0;
+  for (const std::int32_t member : reader.nodes) {
+    const Node& node = graph.node(member);
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      return id.node >= 0 && graph.region_of(graph.view(id).base.node) == index;
+    });
+    if (reads)
+      points =
+          std::max(points, static_cast<double>(is_reduction(node) ? element_count(reader.dims)
+                                                                  : node.results[0].elements()));
+  }
+  return points;
+}
+
+double operations_of_point(const RegionGraph& graph, const Region& map) {
+  double operations = 0;
+  for (const std::int32_t index : map.nodes) {
+    const Node& node = graph.node(index);
+    operations += node_cost(graph.graph(), node).flops /
+                  static_cast<double>(std::max<std::int64_t>(node.results[0].elements(), 1));
+  }
+  return operations;
+}
+
+}  // namespace rlx::plan
