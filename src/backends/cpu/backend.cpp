@@ -63,12 +63,11 @@ class CpuBackend final : public Backend {
     const int threads =
         request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
     RLX_ASSIGN(program->plan,
-               plan::build_plan(
-                   *request.graph,
-                   {.target = shared_->library->target(),
-                    .model = shared_->model,
-                    .threads = threads,
-                    .fusion = plan::fusion_policy(shared_->model, threads, request.fusion)}));
+               plan::build_plan(*request.graph, {.target = shared_->library->target(),
+                                                 .model = shared_->model,
+                                                 .threads = threads,
+                                                 .fusion = plan::fusion_policy(
+                                                     shared_->model, threads, request.fusion)}));
     const codegen::CodeStatistics before = shared_->library->statistics();
     RLX_ASSIGN(program->kernels, shared_->library->load(program->plan.kernels));
     const codegen::CodeStatistics after = shared_->library->statistics();
