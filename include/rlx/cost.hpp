@@ -208,7 +208,7 @@ Result<DevicePolicy> with_environment(DevicePolicy policy);
 /// A plan for people: what runs, where it lies, and why.
 struct Explanation {
   struct Buffer {
-    std::string name, storage, dtype;  ///< storage: arena, input, weight, state
+    std::string name, storage, dtype;  ///< storage: arena, input, weight, state, flag
     std::int64_t bytes = 0, offset = 0;
     int first_kernel = -1, last_kernel = -1;  ///< of its life; -1: the whole run
   };

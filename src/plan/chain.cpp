@@ -1,21 +1,25 @@
 // Which two contractions become one kernel.
 #include "plan/chain.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "plan/region_graph.hpp"
 
 namespace rlx::plan {
 namespace {
 
 class Chaining {
  public:
-  Chaining(const FlatGraph& flat, Regions& regions)
-      : flat_(flat), graph_(flat.graph), regions_(regions) {}
+  Chaining(const FlatGraph& flat, const FusionPolicy& policy, Regions& regions)
+      : flat_(flat), graph_(flat.graph), policy_(policy), regions_(regions) {}
 
   void run() {
     std::vector<bool> gone(regions_.list.size(), false);
     for (std::size_t i = 0; i < regions_.list.size(); ++i) {
       const std::int32_t first = first_of(static_cast<std::int32_t>(i));
-      if (first < 0) continue;
+      if (first < 0 || !ask(first, static_cast<std::int32_t>(i))) continue;
       Region& second = regions_.list[i];
       second.before.push_back(std::move(regions_.list[static_cast<std::size_t>(first)]));
       for (const std::int32_t node : second.before[0].nodes)
@@ -73,6 +77,26 @@ class Chaining {
     return !first.reduced.empty() && !weight(first) && !weight(second);
   }
 
+  /// The gate's answer: the values between the two never leave a worker.
+  bool ask(std::int32_t first, std::int32_t second) const {
+    const Region& a = regions_.list[static_cast<std::size_t>(first)];
+    const Region& b = regions_.list[static_cast<std::size_t>(second)];
+    const RegionGraph graph(flat_, regions_);
+    std::vector<std::int32_t> nodes = a.nodes, recomputed = a.recomputed;
+    nodes.insert(nodes.end(), b.nodes.begin(), b.nodes.end());
+    recomputed.insert(recomputed.end(), b.recomputed.begin(), b.recomputed.end());
+    FusionQuestion asked{
+        .what = fmt::format("chain {} %{} and {} %{}", node(a.root).op.name(), a.root,
+                            node(b.root).op.name(), b.root),
+        .kind = "chain",
+        .before = graph.profile(a.nodes, a.recomputed) + graph.profile(b.nodes, b.recomputed),
+        .after = graph.profile(nodes, recomputed)};
+    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after);
+    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    regions_.questions.push_back(asked);
+    return asked.fused;
+  }
+
   bool only_the_root_reads(const Region& first, ValueId rows, std::int32_t root) const {
     const auto inside = [&](std::int32_t index) {
       return std::find(first.nodes.begin(), first.nodes.end(), index) != first.nodes.end();
@@ -127,13 +151,14 @@ class Chaining {
 
   const FlatGraph& flat_;
   const Graph& graph_;
+  const FusionPolicy& policy_;
   Regions& regions_;
 };
 
 }  // namespace
 
-void chain_contractions(const FlatGraph& graph, Regions& regions) {
-  Chaining(graph, regions).run();
+void chain_contractions(const FlatGraph& graph, const FusionPolicy& policy, Regions& regions) {
+  Chaining(graph, policy, regions).run();
 }
 
 }  // namespace rlx::plan

@@ -8,6 +8,6 @@ namespace rlx::plan {
 /// Moves a contraction's region into `before` of the contraction that alone reads its rows: same
 /// batch and rows, all columns of the first are the k of the second. The rows then never reach the
 /// arena.
-void chain_contractions(const FlatGraph& graph, Regions& regions);
+void chain_contractions(const FlatGraph& graph, const FusionPolicy& policy, Regions& regions);
 
 }  // namespace rlx::plan

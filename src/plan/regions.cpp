@@ -276,7 +276,7 @@ class Formation {
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) {
   Regions regions = Formation(graph, policy).run();
-  if (policy.enabled) chain_contractions(graph, regions);
+  if (policy.enabled) chain_contractions(graph, policy, regions);
   return regions;
 }
 

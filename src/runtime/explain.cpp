@@ -76,6 +76,8 @@ Result<Explanation> CompiledGraph::explain() const {
   Explanation explanation;
   for (const plan::BufferPlan& buffer : plan.buffers)
     explanation.buffers.push_back(explain_buffer(buffer));
+  if (plan.error_buffer >= 0)
+    explanation.buffers[static_cast<std::size_t>(plan.error_buffer)].storage = "flag";
   for (const plan::Step& step : plan.steps) explanation.kernels.push_back(explain_step(plan, step));
   explanation.predicted_ms = plan.predicted_ns * 1e-6;
   explanation.questions = plan.questions;

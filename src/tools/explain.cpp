@@ -85,6 +85,7 @@ Result<int> explain_verb(const ExplainOptions& options) {
 }  // namespace
 
 std::string time_text(double us) {
+  if (us < 1) return fmt::format("{:.0f} ns", us * 1e3);
   if (us < 100) return fmt::format("{:.1f} us", us);
   if (us < 1e3) return fmt::format("{:.0f} us", us);
   return us < 1e6 ? fmt::format("{:.2f} ms", us / 1e3) : fmt::format("{:.2f} s", us / 1e6);

@@ -1,0 +1,179 @@
+// The planner of fusions: what it asks, what it joins, what it must leave apart.
+#include "plan/fusion.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+Regions regions_of(const Graph& graph, const FusionPolicy& policy = {}) {
+  return form_regions(flatten(graph).value(), policy);
+}
+
+/// Never pays.
+FusionPolicy unwilling() {
+  FusionPolicy policy;
+  policy.gate.min_gain_ns = 1e18;
+  return policy;
+}
+
+Graph chain_graph() {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64});
+  graph.output("y", exp(x + x) * x);
+  return graph;
+}
+
+std::vector<const FusionQuestion*> of_kind(const Regions& regions, std::string_view kind) {
+  std::vector<const FusionQuestion*> list;
+  for (const FusionQuestion& question : regions.questions) {
+    if (question.kind == kind) list.push_back(&question);
+  }
+  return list;
+}
+
+TEST(Fusion, a_chain_of_maps_is_one_kernel_and_each_join_a_question) {
+  const Regions regions = regions_of(chain_graph());
+  ASSERT_EQ(regions.list.size(), 1u);
+  ASSERT_EQ(regions.questions.size(), 2u);
+  const FusionQuestion& last = regions.questions[1];
+  EXPECT_TRUE(last.fused);
+  EXPECT_EQ(last.before.kernel_launches, 2);
+  EXPECT_EQ(last.after.kernel_launches, 1);
+  // x once, y once.
+  EXPECT_EQ(last.after.device_traffic_bytes, 2 * 64 * 64 * 4);
+  EXPECT_EQ(last.after.host_output_bytes, 64 * 64 * 4);
+  EXPECT_DOUBLE_EQ(last.score_ns,
+                   IoFusionGate::preset(Device::cpu).score_ns(last.before, last.after));
+  EXPECT_THAT(last.what, HasSubstr("join"));
+}
+
+TEST(Fusion, a_gate_that_refuses_is_obeyed_and_its_questions_are_kept) {
+  const Regions regions = regions_of(chain_graph(), unwilling());
+  EXPECT_EQ(regions.list.size(), 3u);
+  ASSERT_EQ(regions.questions.size(), 2u);
+  for (const FusionQuestion& question : regions.questions) EXPECT_FALSE(question.fused);
+  EXPECT_TRUE(regions_of(chain_graph(), {.enabled = false}).questions.empty());
+}
+
+TEST(Fusion, bias_activation_and_residual_follow_a_product) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {32, 64}), w = graph.param("w", f32, {64, 64}),
+              b = graph.param("b", f32, {64});
+  graph.output("y", relu(matmul(x, w) + b) + x);
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(regions.list.size(), 1u);
+  EXPECT_EQ(regions.list[0].kind, Region::Kind::contraction);
+}
+
+TEST(Fusion, a_map_that_only_an_epilogue_reads_joins_it) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {32, 64}), w = graph.param("w", f32, {64, 64}),
+              r = graph.input("r", f32, {32, 64});
+  graph.output("y", matmul(x, w) + exp(r));
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(regions.list.size(), 1u);
+  EXPECT_EQ(regions.list[0].nodes.size(), 3u);
+}
+
+TEST(Fusion, what_a_product_reads_as_its_operand_is_stored_before) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64}), w = graph.param("w", f32, {64, 64});
+  const Value positive = relu(x);
+  graph.output("y", matmul(positive, w) + positive);
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(regions.list.size(), 2u);
+  EXPECT_EQ(regions.list[0].kind, Region::Kind::nest);
+  EXPECT_EQ(regions.list[1].kind, Region::Kind::contraction);
+}
+
+TEST(Fusion, a_path_around_forbids_a_join) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64}), w = graph.param("w", f32, {64, 64});
+  const Value start = exp(x);
+  const Value product = matmul(start, w);
+  graph.output("y", start * transpose(product, {1, 0}));
+  const Regions regions = regions_of(graph);
+  EXPECT_EQ(regions.list.size(), 3u);
+}
+
+TEST(Fusion, a_softmax_is_one_kernel) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {8, 100});
+  const Value shifted = exp(x - max_over(x, {1}, true));
+  graph.output("y", shifted / sum(shifted, {1}, true));
+  EXPECT_EQ(regions_of(graph).list.size(), 1u);
+}
+
+TEST(Fusion, maps_that_read_the_same_value_run_side_by_side) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64});
+  graph.output("a", exp(x));
+  graph.output("b", sqrt(x));
+  const Regions regions = regions_of(graph);
+  EXPECT_EQ(regions.list.size(), 1u);
+  ASSERT_EQ(of_kind(regions, "sibling").size(), 1u);
+  // x is read once less.
+  const FusionQuestion& asked = *of_kind(regions, "sibling")[0];
+  EXPECT_EQ(asked.before.device_traffic_bytes - asked.after.device_traffic_bytes, 64 * 64 * 4);
+}
+
+/// A map of `small` dims that two kernels of other dims read.
+Graph shared_map(std::int64_t small, std::int64_t large) {
+  Graph graph;
+  const Value s = graph.input("s", f32, {small}), x = graph.input("x", f32, {large, small}),
+              z = graph.input("z", f32, {large + 1, small});
+  const Value scale = sqrt(s);
+  graph.output("a", x * scale);
+  graph.output("b", z * scale);
+  return graph;
+}
+
+TEST(Fusion, a_map_is_made_anew_where_that_is_cheaper_than_storing_it) {
+  const Regions regions = regions_of(shared_map(1, 8));
+  ASSERT_EQ(of_kind(regions, "recompute").size(), 1u);
+  EXPECT_TRUE(of_kind(regions, "recompute")[0]->fused);
+  ASSERT_EQ(regions.list.size(), 2u);
+  for (const Region& region : regions.list) EXPECT_EQ(region.recomputed.size(), 1u);
+}
+
+TEST(Fusion, a_map_that_would_be_made_too_often_is_stored) {
+  const Regions regions = regions_of(shared_map(64, 1'000));
+  ASSERT_EQ(of_kind(regions, "recompute").size(), 1u);
+  const FusionQuestion& asked = *of_kind(regions, "recompute")[0];
+  EXPECT_FALSE(asked.fused);
+  EXPECT_GT(asked.work_added_ns, 0);
+  EXPECT_LT(asked.score_ns, 0);
+  EXPECT_EQ(regions.list.size(), 3u);
+}
+
+TEST(Fusion, whole_rows_do_not_join_a_product_with_fewer_blocks_of_rows_than_threads) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {8, 2'048}), w = graph.param("w", f32, {2'048, 2'048});
+  const Value y = matmul(x, w);
+  graph.output("y", y / sum(abs(y), {1}, true));
+  EXPECT_EQ(regions_of(graph, {.threads = 1}).list.size(), 1u);
+  const Regions shared = regions_of(graph, {.threads = 2});
+  EXPECT_EQ(shared.list.size(), 2u);
+  const auto refused = std::find_if(shared.questions.begin(), shared.questions.end(),
+                                    [](const FusionQuestion& asked) { return !asked.fused; });
+  ASSERT_NE(refused, shared.questions.end());
+  EXPECT_GT(refused->work_added_ns, 8'000);
+}
+
+TEST(Fusion, the_same_graph_gives_the_same_questions) {
+  const Regions first = regions_of(shared_map(8, 16)), second = regions_of(shared_map(8, 16));
+  ASSERT_EQ(first.questions.size(), second.questions.size());
+  for (std::size_t i = 0; i < first.questions.size(); ++i) {
+    EXPECT_EQ(first.questions[i].what, second.questions[i].what);
+    EXPECT_EQ(first.questions[i].score_ns, second.questions[i].score_ns);
+  }
+}
+
+}  // namespace
+}  // namespace rlx::plan
