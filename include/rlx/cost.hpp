@@ -208,7 +208,10 @@ Result<DevicePolicy> with_environment(DevicePolicy policy);
 /// A plan for people: what runs, where it lies, and why.
 struct Explanation {
   struct Buffer {
-    std::string name, storage, dtype;  ///< storage: arena, input, weight, state, flag
+    std::string name, dtype;
+    /// arena, input, weight, state, slot (where a loop says), worker (in the scratch of each
+    /// worker, inside one kernel), flag (set by kernels that saw a bad index)
+    std::string storage;
     std::int64_t bytes = 0, offset = 0;
     int first_kernel = -1, last_kernel = -1;  ///< of its life; -1: the whole run
   };

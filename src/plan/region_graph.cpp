@@ -13,6 +13,13 @@ std::int64_t bytes_of(std::int64_t elements, DType dtype) {
   return elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
+void add_recomputed(Region& region, const std::vector<std::int32_t>& nodes) {
+  std::vector<std::int32_t>& all = region.recomputed;
+  all.insert(all.end(), nodes.begin(), nodes.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+}
+
 }  // namespace
 
 RegionGraph::RegionGraph(const FlatGraph& flat, Regions& regions)
@@ -121,6 +128,7 @@ void RegionGraph::merge(std::int32_t from, std::int32_t into) {
   kept.nodes.insert(kept.nodes.end(), gone.nodes.begin(), gone.nodes.end());
   std::sort(kept.nodes.begin(), kept.nodes.end());
   gone.nodes.clear();
+  add_recomputed(kept, gone.recomputed);
   const auto move = [&](std::vector<std::set<std::int32_t>>& edges,
                         std::vector<std::set<std::int32_t>>& back) {
     for (const std::int32_t other : edges[static_cast<std::size_t>(from)]) {
@@ -139,13 +147,8 @@ void RegionGraph::merge(std::int32_t from, std::int32_t into) {
 void RegionGraph::dissolve(std::int32_t from) {
   const Region gone = region(from);
   for (const std::int32_t user : users(from)) {
-    Region& reader = edit(user);
-    reader.recomputed.insert(reader.recomputed.end(), gone.nodes.begin(), gone.nodes.end());
-    reader.recomputed.insert(reader.recomputed.end(), gone.recomputed.begin(),
-                             gone.recomputed.end());
-    std::sort(reader.recomputed.begin(), reader.recomputed.end());
-    reader.recomputed.erase(std::unique(reader.recomputed.begin(), reader.recomputed.end()),
-                            reader.recomputed.end());
+    add_recomputed(edit(user), gone.nodes);
+    add_recomputed(edit(user), gone.recomputed);
     sources_[static_cast<std::size_t>(user)].erase(from);
     for (const std::int32_t source : sources(from)) {
       sources_[static_cast<std::size_t>(user)].insert(source);

@@ -1,6 +1,5 @@
 // The plan of a program as an Explanation: plain data that the command prints.
 #include <algorithm>
-#include <array>
 
 #include "base/error.hpp"
 #include "plan/plan_io.hpp"
@@ -10,12 +9,22 @@
 namespace rlx {
 namespace {
 
-constexpr std::array<std::string_view, 4> storage_names = {"arena", "input", "weight", "state"};
+std::string_view storage_name(plan::Storage storage) {
+  switch (storage) {
+    case plan::Storage::arena: return "arena";
+    case plan::Storage::input: return "input";
+    case plan::Storage::weight: return "weight";
+    case plan::Storage::state: return "state";
+    case plan::Storage::slot: return "slot";
+    case plan::Storage::worker: return "worker";
+  }
+  return "";
+}
 
 Explanation::Buffer explain_buffer(const plan::BufferPlan& buffer) {
   return {.name = buffer.name,
-          .storage = std::string(storage_names[static_cast<std::size_t>(buffer.storage)]),
           .dtype = std::string(name_of(buffer.dtype)),
+          .storage = std::string(storage_name(buffer.storage)),
           .bytes = buffer.bytes(),
           .offset = buffer.offset,
           .first_kernel = buffer.first_step,
