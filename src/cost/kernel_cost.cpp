@@ -103,6 +103,20 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_contraction(work, chain->second, kernel.buffers, model);
     add_contraction(work, chain->first, kernel.buffers, model);  // last: its rows are the items
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
+  } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
+    KernelWork second;
+    add_contraction(work, chain->first, kernel.buffers, model);
+    add_contraction(second, chain->second, kernel.buffers, model);
+    work.compute += second.compute;
+    work.overhead += second.overhead;
+    work.flops += second.flops;
+    // Items are groups of rows of one batch.
+    double batches = 1, rows = 1;
+    for (const std::int64_t extent : chain->first.batch_extents)
+      batches *= static_cast<double>(extent);
+    for (const std::int64_t extent : chain->first.m_extents) rows *= static_cast<double>(extent);
+    work.items = batches * std::clamp(rows / 24, 1.0, std::max(1.0, std::ceil(32 / batches)));
+    add_traffic(work, kernel, residencies, HUGE_VAL, model);
   } else {
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
