@@ -110,6 +110,7 @@ class LayoutPass {
     if (const auto* op = node.op.as<op::Conv>(); op && !op->channels_last) return conv(node, *op);
     if (const auto* op = node.op.as<op::WindowReduce>(); op && !op->channels_last)
       return pool(node, *op);
+    if (node.op.is<op::Reshape>() && splits_channels(node)) return reshape_channels(node);
     const Axes perm = held_order(node);
     if (perm.empty()) return copy(node);
     if (node.op.info().traits.elementwise) return elementwise(node, perm);
@@ -169,12 +170,55 @@ class LayoutPass {
     return {};
   }
 
+  /// Axes at the end that both shapes of a reshape have.
+  std::size_t shared_end(const Node& node) const {
+    const Shape& in = source_.type(node.inputs[0]).shape;
+    const Shape& out = node.results[0].shape;
+    std::size_t count = 0;
+    while (count + 2 < std::min(in.size(), out.size()) &&
+           in[in.size() - 1 - count] == out[out.size() - 1 - count])
+      ++count;
+    return count;
+  }
+
+  /// [0, the last `spatial` axes, the axes between].
+  static Axes channels_behind(std::size_t rank, std::size_t spatial) {
+    Axes order{0};
+    for (std::size_t i = rank - spatial; i < rank; ++i)
+      order.push_back(static_cast<std::int64_t>(i));
+    for (std::size_t i = 1; i < rank - spatial; ++i) order.push_back(static_cast<std::int64_t>(i));
+    return order;
+  }
+
+  /// A reshape [N,C...,S...] -> [N,D...,S...] of a value that is held as [N,S...,C...], the
+  /// channels in any order: the shuffle of channels between groups.
+  bool splits_channels(const Node& node) const {
+    const Held& entry = held(node.inputs[0]);
+    const Shape& in = source_.type(node.inputs[0]).shape;
+    const std::size_t spatial = entry.perm.empty() ? 0 : shared_end(node);
+    if (spatial == 0 || in[0] != node.results[0].shape[0]) return false;
+    const Axes is = inverse(entry.perm), wanted = channels_behind(in.size(), spatial);
+    return std::equal(is.begin(), is.begin() + static_cast<std::ptrdiff_t>(spatial) + 1,
+                      wanted.begin());
+  }
+
+  Status reshape_channels(const Node& node) {
+    const std::size_t spatial = shared_end(node);
+    const Shape& out = node.results[0].shape;
+    const Axes from = channels_behind(source_.type(node.inputs[0]).shape.size(), spatial),
+               to = channels_behind(out.size(), spatial);
+    return moved(node, op::Reshape{permuted(out, to)}, inverse(from), inverse(to));
+  }
+
   /// One data input in physical order, other inputs (a fill value) as they are.
   Status moved(const Node& node, Op op, const Axes& perm) {
+    return moved(node, std::move(op), perm, perm);
+  }
+  Status moved(const Node& node, Op op, const Axes& perm, const Axes& result_perm) {
     std::vector<ValueId> inputs{physical(node.inputs[0], perm)};
     for (std::size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(logical(node.inputs[i]));
     RLX_ASSIGN(const auto results, target_.try_add(std::move(op), inputs, node.name, node.origin));
-    keep({results[0], perm});
+    keep({results[0], result_perm});
     return {};
   }
 

@@ -135,8 +135,8 @@ void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
 
 namespace {
 
-/// Few planes of an image (colours of a first layer): k runs over channels, then taps, so that a
-/// kernel's row is one run of a line.
+/// Few planes of an image (colours of a first layer): k runs over channels before the taps of
+/// a row, so that these are one run of a line.
 void order_planes(const View& x, std::size_t spatial, loop::Contraction& c) {
   constexpr std::int64_t most_elements = 48 * 1024;  // lines that a worker keeps at hand
   const std::int64_t column_stride = std::abs(x.strides[spatial]);
@@ -145,14 +145,15 @@ void order_planes(const View& x, std::size_t spatial, loop::Contraction& c) {
   if (taps == 1 || c.m_extents.back() < 8) return;
   const std::int64_t lines = element_count(c.k_extents) / taps;
   if (lines * (x.dims[spatial] + 2 * taps) > most_elements) return;
-  const auto to_front = [&](std::vector<std::int64_t>& list, std::size_t first) {
+  const auto to_place = [](std::vector<std::int64_t>& list, std::size_t first) {
     const auto begin = list.begin() + static_cast<std::ptrdiff_t>(first);
     std::rotate(begin, list.end() - 1, list.end());
   };
-  to_front(c.k_extents, 0);
-  to_front(c.a_k_strides, 0);
-  to_front(c.b_k_strides, 0);
-  for (loop::Guard& guard : c.a_guards) to_front(guard.coefficients, c.m_extents.size());
+  const std::size_t row = spatial - 1;  // of the taps in a row
+  to_place(c.k_extents, row);
+  to_place(c.a_k_strides, row);
+  to_place(c.b_k_strides, row);
+  for (loop::Guard& guard : c.a_guards) to_place(guard.coefficients, c.m_extents.size() + row);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Loads and stores of runs of elements: contiguous, reversed, broadcast, strided, masked.
 #include <llvm/IR/Constants.h>
 
+#include <algorithm>
+
 #include "codegen/llvm/scalar_values.hpp"
 
 namespace rlx::codegen {
@@ -56,6 +58,30 @@ llvm::Value* load_run(Emitter& emitter, DType dtype, llvm::Value* pointer, unsig
                             llvm::Constant::getNullValue(type));
 }
 
+/// Every stride-th element by whole loads that reach no further than the last of them, and
+/// shuffles: much cheaper than gathers.
+llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int stride,
+                        int lanes) {
+  auto& b = emitter.builder;
+  llvm::Type* element = memory_type(emitter, dtype);
+  llvm::Value* result = nullptr;
+  for (int part = 0; part < stride; ++part) {
+    const int last = stride * (lanes - 1) - (lanes - 1);
+    const int first = std::min(part * lanes, last);
+    llvm::Value* place = b.CreateConstGEP1_64(element, pointer, static_cast<std::uint64_t>(first));
+    llvm::Value* run = load_run(emitter, dtype, place, static_cast<unsigned>(lanes), nullptr);
+    std::vector<int> pick;
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int inside = lane * stride - first;
+      const bool here = inside >= 0 && inside < lanes;
+      pick.push_back(here ? lanes + inside : lane);
+    }
+    result =
+        b.CreateShuffleVector(result ? result : llvm::PoisonValue::get(run->getType()), run, pick);
+  }
+  return result;
+}
+
 }  // namespace
 
 llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes) {
@@ -102,6 +128,12 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
     return b.CreateSelect(mask, splat(emitter, value, lanes), fill_of(emitter, dtype, lanes, fill));
   }
   if (one) return decode(emitter, dtype, load_run(emitter, dtype, pointer, 1, nullptr));
+  constexpr std::int64_t most_shuffled = 4;
+  if (!mask && stride > 1 && stride <= most_shuffled && lanes >= 4) {
+    return decode(
+        emitter, dtype,
+        load_every(emitter, dtype, pointer, static_cast<int>(stride), static_cast<int>(lanes)));
+  }
   if (stride != 1 && stride != -1) {
     return emit_gather(emitter, dtype, element_pointers(emitter, dtype, pointer, stride, lanes),
                        mask, fill);
