@@ -90,6 +90,9 @@ class LayoutPass {
   ValueId physical(ValueId id, const Axes& perm) {
     const Held& entry = held(id);
     if (entry.perm == perm) return entry.value;
+    // transpose(transpose(v, inner), outer) = transpose(v, inner o outer)
+    if (!entry.perm.empty())
+      return transpose(handle(entry.value), compose(inverse(perm), entry.perm)).id();
     return transpose(handle(logical(id)), inverse(perm)).id();
   }
 
