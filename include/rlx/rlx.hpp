@@ -1,6 +1,7 @@
 // The whole public surface.
 #pragma once
 
+#include "rlx/caches.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/dtype.hpp"
 #include "rlx/graph.hpp"

@@ -261,6 +261,17 @@ class CompiledGraph {
   /// cancelled." May be called from any thread. Queued runs are dropped.
   void cancel();
 
+  /// Works on the first `actual` of `upper` rows only, from the next run on: `upper` is the value
+  /// that a symbol of the graph was bound to. Inputs and outputs keep their dims; results of the
+  /// live rows equal those of a program compiled for `actual`, dead rows are zeros. A new `actual`
+  /// compiles once (weights are shared) and is kept. None: all rows again. Errors: no symbol has
+  /// that value, actual outside 1..upper, a program with handles or states.
+  Status set_active_extent(std::optional<std::pair<std::int64_t, std::int64_t>> extent);
+
+  /// Writes the program (graph, machine code, packed weights) to a file that Session::load reads.
+  /// Errors: the file cannot be written, shapes are not bound.
+  Status save(const std::string& file) const;
+
   /// An independent copy that shares the weights; handles are copied.
   Result<CompiledGraph> clone() const;
   Device device() const;
@@ -290,6 +301,10 @@ struct SessionOptions {
   LogLevel log_level = LogLevel::info;
 };
 
+/// Does the file begin like a program that CompiledGraph::save wrote? False where it cannot be
+/// read.
+bool is_saved_program(const std::string& file);
+
 /// Compiles graphs for one device. Thread-safe.
 class Session {
  public:
@@ -301,6 +316,10 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   Result<CompiledGraph> compile(const Graph& graph, const CompileOptions& options = {});
+  /// A program that CompiledGraph::save wrote: nothing is compiled or packed, weights are mapped
+  /// and shared with other processes. The file and its folders must be the user's own. Errors: no
+  /// such file or not trusted; damaged; made by another rlx or for another machine.
+  Result<CompiledGraph> load(const std::string& file);
   /// The device that was asked for, or chosen.
   Device device() const;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/logging.hpp"
+#include "codegen/code.hpp"
 #include "plan/build.hpp"
 #include "plan/plan.hpp"
 #include "rlx/runtime.hpp"
@@ -18,6 +19,18 @@ namespace rlx {
 struct Claim {
   bool taken = false;
   std::string reason;
+};
+
+/// What a program needs beside its graph to be there again without compiling or packing.
+struct SavedParts {
+  /// One entry of the plan's weights; no bytes where a param had no value.
+  struct Weight {
+    std::shared_ptr<const std::byte> bytes;
+    std::int64_t size = 0;
+  };
+  std::string identity;  ///< of the device, the code generator and the plan
+  std::vector<codegen::KernelCode> codes;
+  std::vector<Weight> weights;
 };
 
 /// One instance of a compiled program: its own arena and states, shared code and weights. One
@@ -35,6 +48,10 @@ class Executable {
   virtual void set_output(std::size_t index, void* memory) = 0;
   /// The run in flight, if any, ends at its next step with an error. From any thread.
   virtual void cancel() = 0;
+  /// Errors: not_available where the device cannot save programs.
+  virtual Result<SavedParts> save() const {
+    return Error{ErrorKind::not_available, "This device cannot save programs."};
+  }
   virtual Status set_param(std::string_view name, const Tensor& value) = 0;
   virtual Result<std::unique_ptr<Executable>> clone() const = 0;
   virtual Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) = 0;
@@ -47,6 +64,8 @@ struct CompileRequest {
   int threads = 1;
   bool fusion = true;
   CompileReport* report = nullptr;  ///< filled with kernel counts
+  /// Code and weights of an earlier compile of the same graph; another identity is an error.
+  const SavedParts* saved = nullptr;
 };
 
 /// A device's way in. Found through backends().

@@ -129,6 +129,27 @@ std::string temporary_name() {
 
 }  // namespace
 
+Status check_trusted_file(int descriptor, const std::string& path) {
+  struct stat status;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    return bad_input("The path ({}) is no file.", path);
+  if ((status.st_uid != 0 && status.st_uid != geteuid()) || others_can_write(status))
+    return not_available(
+        "The file ({}) is not trusted: others than the user can write it (owner {}, mode {:o}).",
+        path, status.st_uid, status.st_mode & 07777);
+  char* resolved = realpath(path.c_str(), nullptr);
+  const std::string real = resolved ? resolved : "/";
+  std::free(resolved);
+  for (std::size_t end = real.rfind('/'); end != std::string::npos && end > 0;
+       end = real.rfind('/', end - 1)) {
+    const Status parent = check_parent(real.substr(0, end));
+    if (!parent.ok())
+      return not_available("The file ({}) is not trusted: others can change its folder ({}).", path,
+                           real.substr(0, end));
+  }
+  return {};
+}
+
 Result<CacheFolder> CacheFolder::open(const std::string& path) {
   RLX_TRY(make_folders(path));
   char* resolved = realpath(path.c_str(), nullptr);

@@ -13,6 +13,10 @@
 
 namespace rlx {
 
+/// May code be taken from this open file? It must be the user's own (or root's), as must the
+/// folders above it, and nobody else may write it or put another in its place. `path` names it.
+Status check_trusted_file(int descriptor, const std::string& path);
+
 /// An open folder that belongs to the user and that nobody else can write, nor replace. All files
 /// are reached through the open folder, are written whole under another name and then renamed, so
 /// that readers and writers of other processes never see halves. Const members may be called from

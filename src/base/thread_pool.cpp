@@ -28,6 +28,9 @@ constexpr int spins_before_yield = 1024, spins_between_yields = 128;
 /// How long a worker waits for the next job before it sleeps: waking it costs 55 us or more.
 constexpr double idle_spin_ms = 3;
 
+/// A wait inside a team that lasts longer than that goes on in naps.
+constexpr long nap_ns = 50'000;
+
 inline void cpu_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -59,7 +62,13 @@ void Backoff::pause() {
   if (++spins_ < spins_before_yield) return;
   if (long_since_ns_ == 0) long_since_ns_ = now_ns();
   spins_ = spins_before_yield - spins_between_yields;
-  sched_yield();
+  if (waited_ms() < idle_spin_ms) {
+    sched_yield();
+  } else {
+    // Whoever is waited for works for long: a nap is short beside that, and leaves the core free.
+    const timespec nap{0, nap_ns};
+    nanosleep(&nap, nullptr);
+  }
 }
 
 double Backoff::waited_ms() const {

@@ -304,4 +304,39 @@ void CodeLibrary::keep(Request& request) {
   }
 }
 
+Result<std::vector<KernelCode>> CodeLibrary::codes(std::span<const loop::Kernel> kernels) const {
+  std::vector<Digest> keys;
+  for (const loop::Kernel& kernel : kernels)
+    keys.push_back(code_key(loop::to_text(kernel), target_, generator_.identity()));
+  CodeCache::Found found = cache_.load(keys);
+  std::vector<KernelCode> codes;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (!found.codes[i]) {
+      RLX_ASSIGN(const CodeGenerator* const generator, generator_.open());
+      RLX_ASSIGN(found.codes[i], generate_one(*generator, kernels[i], target_));
+    }
+    codes.push_back(*std::move(found.codes[i]));
+  }
+  return codes;
+}
+
+Result<std::vector<LoadedKernel>> CodeLibrary::adopt(std::span<const KernelCode> codes) {
+  std::vector<std::span<const std::byte>> objects;
+  for (const KernelCode& code : codes) objects.push_back(code.object);
+  std::vector<LoadedKernel> loaded;
+  if (codes.empty()) return loaded;
+  RLX_ASSIGN(ObjectImage image, ObjectImage::load(objects));
+  const auto shared = std::make_shared<const ObjectImage>(std::move(image));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    RLX_ASSIGN(LoadedKernel kernel, make_callable(codes[i], i, shared));
+    loaded.push_back(std::move(kernel));
+  }
+  return loaded;
+}
+
+std::string CodeLibrary::identity() const {
+  return fmt::format("isa {} cpu {} features {} generator {}", static_cast<int>(target_.isa),
+                     target_.cpu, target_.features, generator_.identity());
+}
+
 }  // namespace rlx::codegen

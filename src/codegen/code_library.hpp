@@ -55,6 +55,15 @@ class CodeLibrary {
   /// All kernels, or the first error.
   Result<std::vector<LoadedKernel>> load(std::span<const loop::Kernel> kernels);
 
+  /// Machine code of the kernels, from the cache on disk or generated.
+  Result<std::vector<KernelCode>> codes(std::span<const loop::Kernel> kernels) const;
+
+  /// Makes code callable that `codes` gave, in this process or an earlier one of the same identity.
+  static Result<std::vector<LoadedKernel>> adopt(std::span<const KernelCode> codes);
+
+  /// Tells apart for what machine and by what generator code was made.
+  std::string identity() const;
+
   const Target& target() const { return target_; }
   const CodeCache& cache() const { return cache_; }
   CodeStatistics statistics() const;

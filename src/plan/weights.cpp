@@ -226,6 +226,36 @@ Result<std::shared_ptr<const Weights>> Weights::with_param(std::string_view name
   return std::shared_ptr<const Weights>(std::move(weights));
 }
 
+namespace {
+
+/// A param without a value that the node depends on; empty where there is none.
+std::string param_below(const Graph& graph, ValueId id) {
+  const Node& node = graph.node(id);
+  if (const auto* param = node.op.as<op::Param>()) return param->name;
+  for (const ValueId input : node.inputs) {
+    const std::string name = input.node < 0 ? "" : param_below(graph, input);
+    if (!name.empty()) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<const Weights> Weights::adopt(std::shared_ptr<const FlatGraph> graph,
+                                              const Plan& plan,
+                                              std::vector<std::shared_ptr<const std::byte>> bytes) {
+  auto weights = std::make_shared<Weights>();
+  weights->graph_ = std::move(graph);
+  weights->bytes_ = std::move(bytes);
+  weights->missing_of_.resize(plan.weights.size());
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    if (!weights->bytes_[i])
+      weights->missing_of_[i] = param_below(weights->graph_->graph, plan.weights[i].view.base);
+  }
+  weights->count(plan);
+  return weights;
+}
+
 /// Of one fill: what is packed into a block that the weights share.
 struct Weights::Fresh {
   std::size_t index = 0;
@@ -272,6 +302,11 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
   for (Fresh& item : fresh) item.source_is_read = kept.contains(item.source.data());
   RLX_TRY(pack_fresh(plan, fresh, cache, pool));
   for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
+  count(plan);
+  return {};
+}
+
+void Weights::count(const Plan& plan) {
   bytes_total_ = 0;
   missing_.clear();
   std::set<const std::byte*> counted;
@@ -279,7 +314,6 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     if (bytes_[i] && counted.insert(bytes_[i].get()).second) bytes_total_ += plan.weights[i].bytes;
     if (missing_.empty()) missing_ = missing_of_[i];
   }
-  return {};
 }
 
 // One block for all: it is made of huge pages, and touched by the threads that pack.

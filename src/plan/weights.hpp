@@ -42,6 +42,14 @@ class Weights {
                                                     const Plan& plan, WeightCache& cache,
                                                     ThreadPool& pool) const;
 
+  /// Weights that an earlier process packed; null bytes where a param had no value.
+  static std::shared_ptr<const Weights> adopt(std::shared_ptr<const FlatGraph> graph,
+                                              const Plan& plan,
+                                              std::vector<std::shared_ptr<const std::byte>> bytes);
+
+  const std::shared_ptr<const std::byte>& shared_data(std::size_t index) const {
+    return bytes_[index];
+  }
   const std::byte* data(std::size_t index) const { return bytes_[index].get(); }
   /// The name of a param that is needed and has no value; empty where all have one.
   const std::string& missing() const { return missing_; }
@@ -49,6 +57,8 @@ class Weights {
 
  private:
   struct Fresh;
+  /// Sums up what is there and what is missing.
+  void count(const Plan& plan);
   Status fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
               ThreadPool& pool);
   Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,

@@ -93,7 +93,8 @@ Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
   return passes::drop_dead(hir);
 }
 
-Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileOptions& options) {
+Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileOptions& options,
+                                     const SavedParts* saved) {
   const auto start = std::chrono::steady_clock::now();
   StaticProgram program;
   program.inputs = input_infos(hir);
@@ -133,7 +134,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // MIR -> LIR -> code: branches side by side, then regions, memory, kernels.
   RLX_ASSIGN(plan::FlatGraph flat, plan::flatten(mir));
   const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)),
-                               options.threads, fusion, &program.report};
+                               options.threads, fusion, &program.report, saved};
   RLX_ASSIGN(program.executable, backend.compile(request));
   program.hir_graph = std::make_shared<const Graph>(std::move(hir));
   program.mir_graph = std::make_shared<const Graph>(std::move(mir));

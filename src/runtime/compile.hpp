@@ -31,7 +31,8 @@ Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
 bool is_static(const Graph& graph);
 
 /// The pipeline for a graph that is_static: HIR -> MIR -> LIR -> code.
-Result<StaticProgram> compile_static(Backend& backend, Graph graph, const CompileOptions& options);
+Result<StaticProgram> compile_static(Backend& backend, Graph graph, const CompileOptions& options,
+                                     const SavedParts* saved = nullptr);
 
 /// Inputs and outputs as a user sees them.
 std::vector<IoInfo> input_infos(const Graph& graph);

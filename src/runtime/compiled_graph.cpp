@@ -60,6 +60,10 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(
   impl->graph = std::make_shared<const Graph>(std::move(hir));
   impl->prepare();
   RLX_TRY(impl->apply_feeds(options.feeds));
+  if (!options.dims.empty()) {
+    impl->source = std::make_shared<const Graph>(graph);
+    impl->source_options = options;
+  }
   return impl;
 }
 
@@ -79,6 +83,11 @@ void CompiledGraph::Impl::prepare() {
     slices.push_back({buffer.offset, buffer.bytes()});
     views.emplace_back(buffer.dtype, output_dims[output],
                        bound->executable->arena() + buffer.offset);
+  }
+  targets.clear();
+  for (const std::int32_t output : plan.outputs) {
+    const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(output)];
+    targets.push_back(const_cast<std::byte*>(bound->executable->arena() + buffer.offset));
   }
   for (const Handle& handle : handles) {
     const auto shown = std::find(output_of.begin(), output_of.end(), handle.feed);
@@ -306,10 +315,12 @@ Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
   RLX_TRY(impl.take_slots(slot_inputs));
   Executable& executable = *impl.bound->executable;
   for (std::size_t i = 0; i < results.size(); ++i) {
+    impl.targets[impl.output_of[i]] = results[i];
     if (!impl.is_fed_by(impl.output_of[i])) executable.set_output(impl.output_of[i], results[i]);
   }
   const Status status = impl.run_bound();
   for (std::size_t i = 0; i < results.size(); ++i) {
+    impl.targets[impl.output_of[i]] = const_cast<std::byte*>(impl.views[i].data);
     if (!impl.is_fed_by(impl.output_of[i])) {
       executable.set_output(impl.output_of[i], nullptr);
     } else if (status.ok()) {
@@ -366,6 +377,11 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
   const Tensor value = converted_floats(bytes, dtype, param->dtype, param->dims);
   impl_->params[std::string(name)] = value;
   impl_->companions.clear();  // they have the weights of before
+  for (const auto& [rows, program] : impl_->extents) {
+    program->params[std::string(name)] = value;
+    RLX_TRY(program->bound->executable->set_param(name, value));
+    program->prepare();
+  }
   if (impl_->bound) {
     RLX_TRY(impl_->bound->executable->set_param(name, value));
     impl_->prepare();
@@ -384,6 +400,8 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const 
   copy->inputs = inputs;
   copy->outputs = outputs;
   copy->params = params;
+  copy->source = source;
+  copy->source_options = source_options;
   copy->slot_of = slot_of;
   copy->output_of = output_of;
   if (bound) {

@@ -44,6 +44,14 @@ struct CompiledGraph::Impl {
   /// The plan's inputs and outputs by the program's: fed ones are not among the latter.
   std::vector<std::size_t> slot_of, output_of;
 
+  // set_active_extent
+  std::shared_ptr<const Graph> source;  ///< as it was given, its symbols not bound
+  CompileOptions source_options;
+  std::map<std::int64_t, std::unique_ptr<Impl>> extents;  ///< programs by their live rows
+  Impl* active = nullptr;                                 ///< one of them; null: all rows
+  std::vector<Tensor> cropped;                            ///< inputs of the active program
+  std::vector<void*> targets;  ///< by the plan's output: where its value goes
+
   std::unique_ptr<RunQueue> queue;                ///< made by the first commit_no_wait
   std::vector<std::unique_ptr<Impl>> companions;  ///< clones for run_pipelined
 
@@ -78,6 +86,9 @@ struct CompiledGraph::Impl {
   /// Errors where runs are queued.
   Status check_idle() const;
   Result<std::unique_ptr<Impl>> clone() const;
+  Status run_active();
+  static Result<std::unique_ptr<Impl>> load(std::shared_ptr<Session::Impl> session,
+                                            Backend& backend, const std::string& file);
   /// Fills `slots` in declaration order; `typed` accepts only the declared dtypes. `dims` gets the
   /// dims of each input.
   Status match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims);

@@ -80,6 +80,7 @@ Status CompiledGraph::Impl::apply_feeds(const std::vector<CompileOptions::Feed>&
 }
 
 Status CompiledGraph::Impl::run_bound() {
+  if (active) return run_active();
   if (handles.empty()) return bound->executable->run(slots);
   for (Handle& handle : handles) {
     slots[handle.slot] = handle.value.data();

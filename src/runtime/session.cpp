@@ -54,6 +54,12 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
   return program;
 }
 
+Result<CompiledGraph> Session::load(const std::string& file) {
+  RLX_ASSIGN(Backend* const backend, impl_->open(Graph()));
+  RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, *backend, file));
+  return CompiledGraph(std::move(program));
+}
+
 struct CompileCache::Impl {
   Session* session;
   Graph graph;

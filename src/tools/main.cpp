@@ -47,13 +47,13 @@ int run_command(int count, char** arguments) {
   add_run(app, action);
   add_check(app, action);
   add_bench(app, action);
+  add_compile(app, action);
   add_inspect(app, action);
   add_explain(app, action);
   add_devices(app, action);
   add_calibrate(app, action);
   add_ops(app, action);
   add_opt(app, action);
-  add_announced(app, action);
   try {
     app.parse(count, arguments);
   } catch (const CLI::Success& help) {

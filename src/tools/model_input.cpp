@@ -180,6 +180,13 @@ Result<ModelFile> ModelFile::open(const std::filesystem::path& file) {
   return model;
 }
 
+Result<ModelFile> ModelFile::of_saved(const CompiledGraph& program) {
+  ModelFile model;
+  for (const IoInfo& input : program.inputs())
+    model.inputs_.push_back({input.name, to_shape(input.dims), input.dtype});
+  return model;
+}
+
 bool ModelFile::has_param(const std::string& name) const {
   const auto params = leaves<op::Param>(text_graph_);
   return std::any_of(params.begin(), params.end(), [&](const auto* p) { return p->name == name; });
@@ -221,7 +228,32 @@ Result<NamedTensors> read_case(const std::filesystem::path& folder,
   return values;
 }
 
+namespace {
+
+/// A saved program has its dims, code and weights: only its inputs want values.
+Result<PreparedModel> prepare_saved(const ModelOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (!options.dims.empty())
+    return error(ErrorKind::usage, "A saved program has its dims: --dim cannot change them.");
+  PreparedModel model;
+  Session session(options.device_asked(), options.session_options());
+  RLX_ASSIGN(CompiledGraph program, session.load(options.model));
+  model.saved = std::make_shared<CompiledGraph>(std::move(program));
+  for (const IoInfo& input : model.saved->inputs()) model.input_dims[input.name] = input.dims;
+  RLX_ASSIGN(const ModelFile file, ModelFile::of_saved(*model.saved));
+  model.load_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  RLX_ASSIGN(NamedTensors values, given_values(options, file));
+  RLX_TRY(make_up_inputs(file, model, values));
+  for (const IoInfo& input : model.saved->inputs())
+    model.inputs.emplace_back(input.name, values.at(input.name));
+  return model;
+}
+
+}  // namespace
+
 Result<PreparedModel> prepare_model(const ModelOptions& options) {
+  if (is_saved_program(options.model)) return prepare_saved(options);
   using Clock = std::chrono::steady_clock;
   const auto milliseconds = [](Clock::duration duration) {
     return std::chrono::duration<double, std::milli>(duration).count();
@@ -242,6 +274,7 @@ Result<PreparedModel> prepare_model(const ModelOptions& options) {
 }
 
 Result<CompiledGraph> compile_model(const ModelOptions& options, const PreparedModel& model) {
+  if (model.saved) return std::move(*model.saved);
   CompileOptions compile = options.compile_options();
   // An imported graph has these dims already.
   for (const op::Input* input : leaves<op::Input>(model.graph)) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,8 @@ class ModelFile {
  public:
   /// Reads what the model declares; an .rlx file whole.
   static Result<ModelFile> open(const std::filesystem::path& file);
+  /// What a loaded program wants; it has no graph to load.
+  static Result<ModelFile> of_saved(const CompiledGraph& program);
   const std::vector<DeclaredInput>& inputs() const { return inputs_; }
   /// Whether an .rlx file has a param of that name; those of ONNX models have their values.
   bool has_param(const std::string& name) const;
@@ -72,6 +75,7 @@ struct PreparedModel {
   std::map<std::string, Dims> input_dims;
   std::vector<std::string> notes;  ///< what was assumed, as sentences
   double load_ms = 0;
+  std::shared_ptr<CompiledGraph> saved;  ///< where the model is a saved program
 };
 
 Result<PreparedModel> prepare_model(const ModelOptions& options);

@@ -60,13 +60,12 @@ std::pair<std::string, std::string> split_input(const std::string& option);
 void add_run(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_compile(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_opt(CLI::App& app, Action& action);
-/// Verbs of the contract that are not there yet; they say so and exit with 4.
-void add_announced(CLI::App& app, Action& action);
 
 }  // namespace rlx::tools

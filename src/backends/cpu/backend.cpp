@@ -69,7 +69,11 @@ class CpuBackend final : public Backend {
                                                  .fusion = plan::fusion_policy(
                                                      shared_->model, threads, request.fusion)}));
     const codegen::CodeStatistics before = shared_->library->statistics();
-    RLX_ASSIGN(program->kernels, shared_->library->load(program->plan.kernels));
+    if (request.saved &&
+        request.saved->identity != saved_identity(*shared_->library, program->plan))
+      return not_available("The saved program was made by another rlx or for another machine.");
+    RLX_ASSIGN(program->kernels, request.saved ? codegen::CodeLibrary::adopt(request.saved->codes)
+                                               : shared_->library->load(program->plan.kernels));
     const codegen::CodeStatistics after = shared_->library->statistics();
     for (const codegen::LoadedKernel& kernel : program->kernels)
       program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
@@ -83,6 +87,12 @@ class CpuBackend final : public Backend {
       request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
       request.report->threads = program->threads;
       request.report->predicted_ms = program->plan.predicted_ns * 1e-6;
+    }
+    if (request.saved) {
+      std::vector<std::shared_ptr<const std::byte>> bytes;
+      for (const SavedParts::Weight& weight : request.saved->weights) bytes.push_back(weight.bytes);
+      auto weights = plan::Weights::adopt(request.graph, program->plan, std::move(bytes));
+      return CpuExecutable::make(std::move(program), std::move(weights));
     }
     RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights,
                                                     *shared_->pool));

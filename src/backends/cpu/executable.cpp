@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "graph/op_info.hpp"
 
 namespace rlx::cpu {
@@ -258,6 +259,25 @@ void CpuExecutable::note_output(std::int32_t buffer, std::uint32_t position) {
 void CpuExecutable::set_output(std::size_t index, void* memory) {
   if (memory == nullptr) memory = address(plan().outputs[index]);
   for (const std::uint32_t position : output_positions_[index]) pointers_[position] = memory;
+}
+
+std::string saved_identity(const codegen::CodeLibrary& library, const plan::Plan& plan) {
+  Hasher hasher;
+  for (const loop::Kernel& kernel : plan.kernels) hasher.add_field(loop::to_text(kernel));
+  for (const plan::WeightPlan& weight : plan.weights) {
+    hasher.add_field(fmt::format("{} {} {} {} {}", weight.view.base.node, weight.view.offset,
+                                 weight.packed, weight.layout.panel_width, weight.bytes));
+  }
+  return library.identity() + " plan " + hasher.finish().hex();
+}
+
+Result<SavedParts> CpuExecutable::save() const {
+  SavedParts parts;
+  parts.identity = saved_identity(*program_->shared->library, plan());
+  RLX_ASSIGN(parts.codes, program_->shared->library->codes(plan().kernels));
+  for (std::size_t i = 0; i < plan().weights.size(); ++i)
+    parts.weights.push_back({weights_->shared_data(i), plan().weights[i].bytes});
+  return parts;
 }
 
 void CpuExecutable::cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }

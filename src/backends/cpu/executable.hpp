@@ -34,6 +34,9 @@ struct Program {
   std::vector<std::int32_t> output_of_buffer;
 };
 
+/// Whatever code and packed weights depend on.
+std::string saved_identity(const codegen::CodeLibrary& library, const plan::Plan& plan);
+
 class CpuExecutable final : public Executable {
  public:
   static Result<std::unique_ptr<Executable>> make(std::shared_ptr<const Program> program,
@@ -45,6 +48,7 @@ class CpuExecutable final : public Executable {
   std::byte* state(std::string_view name) override;
   void set_output(std::size_t index, void* memory) override;
   void cancel() override;
+  Result<SavedParts> save() const override;
   Status set_param(std::string_view name, const Tensor& value) override;
   Result<std::unique_ptr<Executable>> clone() const override;
   Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) override;

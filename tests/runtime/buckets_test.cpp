@@ -1,0 +1,205 @@
+// Buckets and active extents: the same results as a program of the exact size.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+std::string message(const T& result) {
+  return result.ok() ? "no error" : result.error().message;
+}
+
+Tensor noise(Dims dims, int seed) {
+  Tensor tensor(f32, std::move(dims));
+  auto* values = reinterpret_cast<float*>(tensor.mutable_data());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i)
+    values[i] = static_cast<float>((i * 7919 + seed * 104729) % 1009) / 500.0f - 1;
+  return tensor;
+}
+
+/// Rows stay apart: layer norm, a matmul, softmax over columns.
+Graph per_row() {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, "rows", 16});
+  const Value w = graph.param("w", f32, {16, 24}, noise({16, 24}, 3));
+  graph.output("y", softmax(matmul(x, w)));
+  graph.output("s", sum(x, {2}));
+  return graph;
+}
+
+Graph sum_of_rows() {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", 4});
+  graph.output("y", sum(x, {0}));
+  return graph;
+}
+
+void expect_same(const Outputs& actual, const Outputs& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t k = 0; k < actual.size(); ++k) {
+    ASSERT_EQ(actual[k].dims(), expected[k].dims());
+    for (std::int64_t i = 0; i < actual[k].elements(); ++i)
+      ASSERT_NEAR(actual[k].as<float>()[static_cast<std::size_t>(i)],
+                  expected[k].as<float>()[static_cast<std::size_t>(i)], 1e-5);
+  }
+}
+
+class Buckets : public testing::Test {
+ protected:
+  Outputs exact(const Graph& graph, std::int64_t rows, const Tensor& x) {
+    return session.compile(graph, {.dims = {{"rows", rows}}}).value().run({{"x", x}}).value();
+  }
+  Session session{Device::cpu};
+};
+
+TEST_F(Buckets, pad_run_and_crop) {
+  BucketedCompileCache cache =
+      BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .largest = 32}).value();
+  for (const std::int64_t rows : {3, 5, 8, 4, 32, 17}) {
+    const Tensor x = noise({2, rows, 16}, static_cast<int>(rows));
+    const std::vector<NamedInput> inputs{{"x", x}};
+    expect_same(cache.run_padded(inputs).value(), exact(per_row(), rows, x));
+  }
+  const BucketedCompileCache::Report report = cache.report();
+  EXPECT_EQ(report.buckets, (std::vector<std::int64_t>{32, 4, 8}));
+  EXPECT_EQ(report.misses, 3);
+  EXPECT_EQ(report.hits, 3);
+}
+
+TEST_F(Buckets, share_weights_and_keep_to_their_limit) {
+  BucketOptions options{.symbol = "rows", .ladder = {8, 16, 64}};
+  BucketedCompileCache cache = BucketedCompileCache::make(session, per_row(), options).value();
+  for (const std::int64_t rows : {8, 16, 64}) ASSERT_TRUE(cache.get(rows).ok());
+  const std::int64_t all = cache.report().bytes;
+  options.bytes_limit = all - 1;
+  BucketedCompileCache small = BucketedCompileCache::make(session, per_row(), options).value();
+  for (const std::int64_t rows : {8, 16, 64}) ASSERT_TRUE(small.get(rows).ok());
+  EXPECT_EQ(small.report().evictions, 1);
+  EXPECT_EQ(small.report().buckets, (std::vector<std::int64_t>{64, 16}));
+  EXPECT_LE(small.report().bytes, options.bytes_limit);
+}
+
+TEST_F(Buckets, what_mixes_rows_is_refused) {
+  const auto refused = [&](const Graph& graph) {
+    return message(BucketedCompileCache::make(session, graph, {.symbol = "rows"}));
+  };
+  EXPECT_THAT(refused(sum_of_rows()), HasSubstr("reduce mixes rows"));
+  EXPECT_THAT(refused(sum_of_rows()), HasSubstr("showing that padding (rows) is harmless"));
+  Graph between;
+  const Value x = between.input("x", f32, {"rows", 4});
+  between.output("y", matmul(x, transpose(x, {1, 0})));
+  EXPECT_THAT(refused(between), HasSubstr("mixes rows"));
+  Graph mean;
+  const Value z = mean.input("x", f32, {"rows", 4});
+  mean.output("y", z - rlx::mean(z, {0}, true));
+  EXPECT_THAT(refused(mean), HasSubstr("mixes rows"));
+  EXPECT_EQ(message(BucketedCompileCache::make(session, per_row(), {.symbol = "columns"})),
+            "No input has a dim with the symbol (columns).");
+  EXPECT_EQ(
+      message(BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .ladder = {8, 4}})),
+      "The ladder of buckets (8,4) does not ascend.");
+}
+
+TEST_F(Buckets, masks_allow_what_they_hide) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", 4});
+  const Value mask = graph.input("mask", f32, {"rows", 1});
+  graph.output("y", sum(x * mask, {0}));
+  BucketedCompileCache cache =
+      BucketedCompileCache::make(session, graph,
+                                 {.symbol = "rows", .ladder = {8}, .masks = {"mask"}})
+          .value();
+  const Tensor x3 = noise({3, 4}, 1), m3 = Tensor::of<float>({3, 1}, {1, 0, 1});
+  const std::vector<NamedInput> inputs{{"x", x3}, {"mask", m3}};
+  const Outputs outputs = cache.run_padded(inputs).value();
+  EXPECT_NEAR(outputs["y"].as<float>()[0], x3.as<float>()[0] + x3.as<float>()[8], 1e-6);
+}
+
+TEST_F(Buckets, say_what_is_wrong) {
+  BucketedCompileCache cache =
+      BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .largest = 8}).value();
+  EXPECT_EQ(message(cache.get(9)), "The rows (9) lie outside the ladder 1..8.");
+  const Tensor narrow = noise({2, 3, 15}, 1);
+  EXPECT_EQ(message(cache.run_padded(std::vector<NamedInput>{{"x", narrow}})),
+            "The input (x) has (15) on axis 2 instead of 16.");
+  EXPECT_EQ(message(cache.run_padded(std::vector<NamedInput>{})),
+            "No input tells the symbol (rows).");
+}
+
+TEST_F(Buckets, serve_several_threads) {
+  BucketedCompileCache cache =
+      BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .largest = 16}).value();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  std::vector<std::pair<Tensor, Outputs>> cases;
+  for (const std::int64_t rows : {3, 7, 12}) {
+    const Tensor x = noise({2, rows, 16}, static_cast<int>(rows));
+    cases.emplace_back(x, exact(per_row(), rows, x));
+  }
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 30; ++i) {
+        const auto& [x, expected] = cases[static_cast<std::size_t>((i + t) % 3)];
+        const auto outputs = cache.run_padded(std::vector<NamedInput>{{"x", x}});
+        const float a = outputs.ok() ? (*outputs)["s"].as<float>()[2] : 1e9f;
+        if (std::abs(a - expected["s"].as<float>()[2]) > 1e-5f) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(Buckets, an_active_extent_runs_the_live_rows) {
+  CompiledGraph program = session.compile(per_row(), {.dims = {{"rows", 16}}}).value();
+  const Tensor x = noise({2, 16, 16}, 5);
+  const Outputs whole = program.run({{"x", x}}).value();
+  ASSERT_TRUE(program.set_active_extent({{5, 16}}).ok());
+  const Outputs live = program.run({{"x", x}}).value();
+  std::vector<float> into(2 * 16 * 24, 7.0f), sums(2 * 16, 7.0f);
+  const void* slots[] = {x.data()};
+  void* results[] = {into.data(), sums.data()};
+  ASSERT_TRUE(program.run_into(slots, results).ok());
+  ASSERT_EQ(live["y"].dims(), whole["y"].dims());
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    const bool is_live = i / 24 % 16 < 5;
+    ASSERT_NEAR(live["y"].as<float>()[i], is_live ? whole["y"].as<float>()[i] : 0, 1e-6) << i;
+    ASSERT_EQ(into[i], live["y"].as<float>()[i]) << i;
+  }
+  ASSERT_TRUE(program.set_active_extent(std::nullopt).ok());
+  expect_same(program.run({{"x", x}}).value(), whole);
+}
+
+TEST_F(Buckets, a_set_weight_reaches_the_active_extent) {
+  CompiledGraph program = session.compile(per_row(), {.dims = {{"rows", 8}}}).value();
+  const Tensor x = noise({2, 8, 16}, 5), w = noise({16, 24}, 11);
+  ASSERT_TRUE(program.set_active_extent({{4, 8}}).ok());
+  ASSERT_TRUE(program.set_param("w", w.as<float>()).ok());
+  const Outputs live = program.run({{"x", x}}).value();
+  ASSERT_TRUE(program.set_active_extent(std::nullopt).ok());
+  const Outputs whole = program.run({{"x", x}}).value();
+  EXPECT_NEAR(live["y"].as<float>()[30], whole["y"].as<float>()[30], 1e-6);
+}
+
+TEST_F(Buckets, an_active_extent_says_what_is_wrong) {
+  CompiledGraph program = session.compile(per_row(), {.dims = {{"rows", 16}}}).value();
+  EXPECT_EQ(message(program.set_active_extent({{5, 15}})),
+            "No symbol is bound to (15); bound are: rows=16.");
+  EXPECT_EQ(message(program.set_active_extent({{0, 16}})),
+            "The active extent (0) lies outside 1..16.");
+  EXPECT_EQ(message(program.set_active_extent({{17, 16}})),
+            "The active extent (17) lies outside 1..16.");
+  EXPECT_TRUE(program.set_active_extent({{16, 16}}).ok());
+}
+
+}  // namespace
+}  // namespace rlx

@@ -1,0 +1,164 @@
+// Programs in files: what comes back, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/temporary_folder.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+std::string message(const T& result) {
+  return result.ok() ? "no error" : result.error().message;
+}
+
+Graph model() {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", 32});
+  Tensor weights(f32, {32, 48});
+  for (int i = 0; i < 32 * 48; ++i)
+    reinterpret_cast<float*>(weights.mutable_data())[i] = static_cast<float>(i % 17) * 0.1f - 0.7f;
+  const Value w = graph.param("w", f32, {32, 48}, weights);
+  const Value b = graph.param("b", f32, {48});
+  graph.output("y", gelu(matmul(x, w) + b));
+  return graph;
+}
+
+const CompileOptions four_rows{.dims = {{"rows", 4}}};
+
+std::vector<float> run(CompiledGraph& program) {
+  std::vector<float> x(4 * 32);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 11) * 0.3f - 1;
+  const Outputs outputs = program.run({{"x", x}}).value();
+  const auto y = outputs["y"].as<float>();
+  return {y.begin(), y.end()};
+}
+
+class SavedProgram : public ::testing::Test {
+ protected:
+  SavedProgram() {
+    program = session.compile(model(), four_rows).value();
+    EXPECT_TRUE(program->set_param("b", std::vector<float>(48, 0.25f)).ok());
+    expected = run(*program);
+  }
+  std::string file() const { return folder.path("model.saved"); }
+  std::vector<char> bytes() const {
+    std::ifstream stream(file(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+  void replace(const std::vector<char>& with) const {
+    std::ofstream(file(), std::ios::binary).write(with.data(), static_cast<long>(with.size()));
+  }
+
+  testing::TemporaryFolder folder;
+  Session session{Device::cpu};
+  std::optional<CompiledGraph> program;
+  std::vector<float> expected;
+};
+
+TEST_F(SavedProgram, comes_back_and_runs) {
+  ASSERT_TRUE(program->save(file()).ok());
+  EXPECT_TRUE(is_saved_program(file()));
+  Session other(Device::cpu);
+  CompiledGraph loaded = other.load(file()).value();
+  EXPECT_EQ(loaded.report().generated_kernels, 0);
+  EXPECT_EQ(loaded.inputs()[0].dims, (Dims{4, 32}));
+  EXPECT_EQ(run(loaded), expected);
+  CompiledGraph clone = loaded.clone().value();
+  EXPECT_EQ(run(clone), expected);
+  // A weight can be set anew.
+  ASSERT_TRUE(loaded.set_param("b", std::vector<float>(48, 0.5f)).ok());
+  EXPECT_NE(run(loaded), expected);
+  EXPECT_EQ(run(clone), expected);
+}
+
+TEST_F(SavedProgram, keeps_its_feeds) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {4}), state = graph.input("state", f32, {4});
+  graph.output("next", x + state);
+  graph.output("y", x + state + state);
+  CompiledGraph fed = session.compile(graph, CompileOptions().feed("next", "state")).value();
+  ASSERT_TRUE(fed.save(file()).ok());
+  CompiledGraph loaded = session.load(file()).value();
+  const std::vector<float> ones(4, 1.0f);
+  ASSERT_TRUE(loaded.run({{"x", ones}}).ok());
+  EXPECT_EQ(loaded.run({{"x", ones}}).value()["y"].as<float>()[0], 3);
+}
+
+TEST_F(SavedProgram, a_damaged_file_is_refused) {
+  ASSERT_TRUE(program->save(file()).ok());
+  const std::vector<char> good = bytes();
+  // A flipped bit anywhere but in the padding behind the head.
+  for (std::size_t at = 0; at < good.size(); at += good.size() / 97 + 1) {
+    std::vector<char> bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 0x10);
+    replace(bad);
+    auto loaded = session.load(file());
+    if (loaded.ok()) {
+      EXPECT_EQ(good[at], 0) << "at " << at;
+      EXPECT_EQ(run(*loaded), expected) << "at " << at;
+    }
+  }
+  for (const std::size_t size : {0ul, 7ul, 39ul, 41ul, good.size() / 2, good.size() - 1}) {
+    replace({good.begin(), good.begin() + static_cast<long>(size)});
+    EXPECT_FALSE(session.load(file()).ok()) << size;
+  }
+  std::vector<char> bad = good;
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  replace(bad);
+  EXPECT_THAT(message(session.load(file())), HasSubstr("is damaged: a checksum or size is wrong."));
+}
+
+TEST_F(SavedProgram, only_the_users_own_file_is_trusted) {
+  ASSERT_TRUE(program->save(file()).ok());
+  chmod(file().c_str(), 0666);
+  EXPECT_THAT(message(session.load(file())), HasSubstr("is not trusted"));
+  chmod(file().c_str(), 0600);
+  EXPECT_TRUE(session.load(file()).ok());
+  chmod(folder.path().c_str(), 0777);
+  EXPECT_THAT(message(session.load(file())), HasSubstr("others can change its folder"));
+  chmod(folder.path().c_str(), 0700);
+}
+
+TEST_F(SavedProgram, says_what_is_wrong) {
+  EXPECT_THAT(message(session.load(file())), HasSubstr("cannot be opened"));
+  replace(std::vector<char>(5000, 'x'));
+  chmod(file().c_str(), 0600);
+  EXPECT_THAT(message(session.load(file())), HasSubstr("is no saved program."));
+  EXPECT_FALSE(is_saved_program(file()));
+  EXPECT_THAT(message(program->save(folder.path("none/x"))),
+              HasSubstr("cannot be written"));
+  const CompiledGraph open = session.compile(model()).value();
+  EXPECT_THAT(message(open.save(file())), HasSubstr("This call needs bound shapes"));
+}
+
+TEST_F(SavedProgram, a_cache_of_them_knows_content) {
+  AotCache cache = AotCache::open(session, folder.path("cache")).value();
+  ASSERT_TRUE(cache.get(model(), four_rows).ok());
+  EXPECT_EQ(cache.misses(), 1);
+  CompiledGraph again = cache.get(model(), four_rows).value();
+  EXPECT_EQ(cache.hits(), 1);
+  ASSERT_TRUE(again.set_param("b", std::vector<float>(48, 0.25f)).ok());
+  EXPECT_EQ(run(again), expected);
+  ASSERT_TRUE(cache.get(model(), {.dims = {{"rows", 5}}}).ok());
+  EXPECT_EQ(cache.misses(), 2);
+  // Damaged files are made anew.
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path("cache")))
+    std::filesystem::resize_file(entry.path(), 1000);
+  ASSERT_TRUE(cache.get(model(), four_rows).ok());
+  EXPECT_EQ(cache.misses(), 3);
+  ASSERT_TRUE(cache.get(model(), four_rows).ok());
+  EXPECT_EQ(cache.hits(), 2);
+}
+
+}  // namespace
+}  // namespace rlx
