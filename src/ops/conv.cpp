@@ -3,6 +3,7 @@
 
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
+#include "ops/reference.hpp"
 #include "ops/window.hpp"
 
 namespace rlx {
@@ -388,15 +389,19 @@ struct Rules<op::IntegerConv> {
     return {};
   }
   static Values body(const op::IntegerConv& c, Graph&, std::span<const Value> inputs) {
+    Dim products(1);
+    for (std::size_t i = 1; i < inputs[1].shape().size(); ++i)
+      products = products * inputs[1].shape()[i];
+    const ExactProducts exact(products);
     const auto centred = [&](std::size_t i) {
-      const Value x = cast(inputs[i], i32);
+      const Value x = cast(inputs[i], exact.dtype);
       if (i + 2 >= inputs.size() || !inputs[i + 2]) return x;
-      const Value zero = cast(inputs[i + 2], i32);
+      const Value zero = cast(inputs[i + 2], exact.dtype);
       Shape shape(x.rank(), Dim(1));
       if (zero.rank() == 1) shape[0] = zero.shape()[0];
       return x - reshape(zero, std::move(shape));
     };
-    return {conv(centred(0), centred(1), plain_conv(c))};
+    return {exact.rounded(conv(centred(0), centred(1), plain_conv(c)))};
   }
   static OpCost cost(const op::IntegerConv& c, std::span<const Type* const> inputs,
                      std::span<const Type> results) {

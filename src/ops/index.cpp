@@ -3,6 +3,7 @@
 #include "ops/index.hpp"
 
 #include <cstring>
+#include <numeric>
 
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
@@ -242,12 +243,22 @@ struct Rules<op::GatherNd> {
 };
 RLX_OP(op::GatherNd, "index")
 
+namespace {
+
+Tensor positions_below(std::int64_t count) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  return Tensor::of<std::int64_t>({count}, std::span<const std::int64_t>(positions));
+}
+
+}  // namespace
+
 /// Indices outside [-depth, depth) give a line of the off value alone.
 template <>
 struct Rules<op::OneHot> {
   static constexpr std::string_view name = "one_hot";
   static constexpr Arity arity{2, 2};
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields =
       std::tuple{field("axis", &op::OneHot::axis), field("depth", &op::OneHot::depth)};
   static Types infer(const op::OneHot& a, const InferArgs& args) {
@@ -274,6 +285,19 @@ struct Rules<op::OneHot> {
       std::memcpy(out.data + static_cast<std::size_t>(at) * size, values.data + size, size);
     }
     return {};
+  }
+  // select(index == position or index + depth == position, on, off)
+  static Values body(const op::OneHot& a, Graph& graph, std::span<const Value> inputs) {
+    const Value& values = inputs[1];
+    const std::int64_t rank = inputs[0].rank() + 1, axis = a.axis < 0 ? a.axis + rank : a.axis;
+    const Value hot = cast(unsqueeze(inputs[0], {axis}), i64);
+    Shape line(static_cast<std::size_t>(rank), Dim(1));
+    line[static_cast<std::size_t>(axis)] = Dim(a.depth);
+    const Value positions = reshape(graph.constant(positions_below(a.depth)), std::move(line));
+    const Value depth = graph.constant(i64, static_cast<double>(a.depth));
+    const Value is_hot = logical_or(equal(hot, positions), equal(hot + depth, positions));
+    const auto value = [&](std::int64_t i) { return reshape(slice(values, {i}, {i + 1}), {}); };
+    return {select(is_hot, value(1), value(0))};
   }
   static std::vector<Sample> samples() {
     return {{.op = op::OneHot{-1, 4},

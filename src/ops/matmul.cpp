@@ -293,14 +293,15 @@ struct Rules<op::IntegerMatmul> {
     return {};
   }
   static Values body(const op::IntegerMatmul&, Graph&, std::span<const Value> inputs) {
+    const ExactProducts exact(inputs[0].shape().back());
     const auto centred_operand = [&](std::size_t i) {
-      const Value x = cast(inputs[i], i32);
+      const Value x = cast(inputs[i], exact.dtype);
       if (i + 2 >= inputs.size() || !inputs[i + 2]) return x;
-      const Value zero = cast(inputs[i + 2], i32);
+      const Value zero = cast(inputs[i + 2], exact.dtype);
       const bool vector = x.rank() == 1 && zero.rank() == 1;
       return x - reshape(zero, vector ? zero.shape() : zero_point_shape(zero.shape(), i == 1));
     };
-    return {matmul(centred_operand(0), centred_operand(1))};
+    return {exact.rounded(matmul(centred_operand(0), centred_operand(1)))};
   }
   static OpCost cost(const op::IntegerMatmul&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {

@@ -281,21 +281,38 @@ RLX_OP(op::ArgReduce, "reduce")
 
 namespace {
 
-template <class T>
+// All lines of an outer index advance together: their elements lie side by side.
+template <class T, class Combine>
 void accumulate_lines(const op::Cumulative& a, std::int64_t axis, const TensorView& x,
-                      const MutableTensorView& out) {
+                      const MutableTensorView& out, Combine combine_two) {
   const std::int64_t size = x.dims[static_cast<std::size_t>(axis)];
   const std::int64_t outer = count_before(x.dims, axis), inner = count_from(x.dims, axis + 1);
-  for (std::int64_t line = 0; line < outer * inner; ++line) {
-    const std::int64_t base = line / inner * size * inner + line % inner;
-    Wide<T> value = start_value<T>(a.kind, x.dtype);
+  std::vector<Wide<T>> values(static_cast<std::size_t>(inner));
+  for (std::int64_t o = 0; o < outer; ++o) {
+    std::fill(values.begin(), values.end(), start_value<T>(a.kind, x.dtype));
     for (std::int64_t p = 0; p < size; ++p) {
-      const std::int64_t at = base + (a.reverse ? size - 1 - p : p) * inner;
-      const Wide<T> next = combine(a.kind, value, widen(x.as<T>()[at]));
-      out.as<T>()[at] = narrow<T>(a.exclusive ? value : next);
-      value = next;
+      const std::int64_t at = (o * size + (a.reverse ? size - 1 - p : p)) * inner;
+      const T* const from = x.as<T>() + at;
+      T* const to = out.as<T>() + at;
+      for (std::int64_t i = 0; i < inner; ++i) {
+        const Wide<T> before = values[static_cast<std::size_t>(i)],
+                      next = combine_two(before, widen(from[i]));
+        to[i] = narrow<T>(a.exclusive ? before : next);
+        values[static_cast<std::size_t>(i)] = next;
+      }
     }
   }
+}
+
+template <class T>
+void accumulate_all(const op::Cumulative& a, std::int64_t axis, const TensorView& x,
+                    const MutableTensorView& out) {
+  using W = Wide<T>;
+  // Sums, which are nearly all, are chosen outside the loop.
+  if (a.kind == Reduction::sum)
+    return accumulate_lines<T>(a, axis, x, out, [](const W& p, const W& q) { return p + q; });
+  accumulate_lines<T>(a, axis, x, out,
+                      [kind = a.kind](const W& p, const W& q) { return combine(kind, p, q); });
 }
 
 }  // namespace
@@ -318,9 +335,8 @@ struct Rules<op::Cumulative> {
   static Status eval(const op::Cumulative& a, const EvalArgs& args) {
     const TensorView& x = args.in(0);
     const std::int64_t axis = a.axis < 0 ? a.axis + x.rank() : a.axis;
-    with_element_type(x.dtype, [&](auto element) {
-      accumulate_lines<decltype(element)>(a, axis, x, args.out(0));
-    });
+    with_element_type(
+        x.dtype, [&](auto element) { accumulate_all<decltype(element)>(a, axis, x, args.out(0)); });
     return {};
   }
   static std::vector<Sample> samples() {

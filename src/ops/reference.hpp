@@ -77,6 +77,21 @@ Dim shifted(const Dim& dim, std::int64_t amount);
 /// Equal dtypes, or "The op X wants equal dtypes and was given A and B."
 Status require_same_dtype(std::string_view op, const Type& a, const Type& b);
 
+/// The sum of so many products of two 8-bit integers, zero points taken off, as i32: computed by
+/// the float products that kernels have, in the narrowest dtype that holds every such sum exactly.
+struct ExactProducts {
+  DType dtype = f64;
+  bool wraps = true;  ///< the sum may leave i32
+
+  explicit ExactProducts(const Dim& products) {
+    constexpr std::int64_t largest = 255 * 255;
+    if (!products.is_static()) return;
+    dtype = products.value() <= (1 << 24) / largest ? f32 : f64;
+    wraps = products.value() > (std::int64_t{1} << 31) / largest - 1;
+  }
+  Value rounded(const Value& sum) const { return cast(wraps ? cast(sum, i64) : sum, i32); }
+};
+
 /// Real floats computed in f32 and up: f32 for the narrow ones.
 inline DType wide_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 

@@ -43,6 +43,9 @@ Result<Graph> recognise(const Graph& graph);
 /// Real and imaginary parts of short real Fourier transforms as matrix products.
 Result<Graph> transforms_as_products(const Graph& graph);
 
+/// Products of integers as sums over elementwise products.
+Result<Graph> integer_products(const Graph& graph);
+
 /// The forms that regions want: reductions keep their dims, contractions have one free dim of b,
 /// convolutions have no bias and are not transposed, means are sums, pads that take from x and
 /// assignments to boxes of x are concatenations.

@@ -16,6 +16,7 @@ std::span<const Pass> all_passes() {
                                 {"recognise", recognise},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
+                                {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"channels_last", channels_last},
                                 {"simplify", simplify},

@@ -32,7 +32,8 @@ Dims row_dims(const Region& region) {
 
 /// Does operand `k` of the node have to be read from memory at other points than its own?
 bool reads_elsewhere(const Node& node, std::size_t k) {
-  return k == 0 && (node.op.is<op::Gather>() || node.op.is<op::Pad>());
+  if (node.op.is<op::GatherNd>() || node.op.is<op::DynamicSlice>()) return true;
+  return k == 0 && (is_pick(node.op) || node.op.is<op::Pad>());
 }
 
 /// Every value of `producer` that `consumer` reads is read directly and at its own points.
@@ -150,7 +151,7 @@ bool may_recompute(const RegionGraph& graph, std::int32_t index) {
     return false;
   for (const std::int32_t member : region.nodes) {
     const Op& op = graph.node(member).op;
-    if (op.is<op::Gather>() || op.is<op::Pad>() || graph.is_output(member)) return false;
+    if (is_pick(op) || op.is<op::Pad>() || graph.is_output(member)) return false;
   }
   for (const std::int32_t member : region.nodes) {
     for (const std::int32_t reader : graph.readers(member)) {
@@ -160,7 +161,7 @@ bool may_recompute(const RegionGraph& graph, std::int32_t index) {
       const Region& target = graph.region(user);
       const Node& node = graph.node(reader);
       const bool is_root = reader == target.root && target.kind != Region::Kind::nest;
-      if (!is_loops(graph, target) || is_root || node.op.is<op::Gather>() || node.op.is<op::Pad>())
+      if (!is_loops(graph, target) || is_root || is_pick(node.op) || node.op.is<op::Pad>())
         return false;
       if (!graph.predicates(region).empty() && graph.predicates(region) != graph.predicates(target))
         return false;

@@ -103,6 +103,12 @@ void ExpressionBuilder::add(std::int32_t index) {
     values_[id] = operand(node.inputs[1]);
   } else if (node.op.is<op::Gather>()) {
     values_[id] = gather(node);
+  } else if (node.op.is<op::GatherElements>()) {
+    values_[id] = gather_elements(node);
+  } else if (node.op.is<op::GatherNd>()) {
+    values_[id] = gather_nd(node);
+  } else if (node.op.is<op::DynamicSlice>()) {
+    values_[id] = dynamic_slice(node);
   } else if (node.op.is<op::Pad>()) {
     values_[id] = padded(node);
   } else if (node.op.is<op::Reduce>() || node.op.is<op::ArgReduce>()) {
@@ -144,6 +150,68 @@ ScalarValue ExpressionBuilder::gather(const Node& node) {
                       .offset = x.view.offset,
                       .strides = map_(x_strides)};
   access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  return load(std::move(access), node.results[0].dtype);
+}
+
+// result[i, j] = x[index[i, j], j] for axis 0, and so on.
+ScalarValue ExpressionBuilder::gather_elements(const Node& node) {
+  const Located x = locate_(node.inputs[0]);
+  const std::int64_t named = node.op.as<op::GatherElements>()->axis;
+  const auto axis = static_cast<std::size_t>(
+      named < 0 ? named + static_cast<std::int64_t>(x.view.dims.size()) : named);
+  std::vector<std::int64_t> strides = x.view.strides;
+  strides[axis] = 0;
+  uses_indices_ = true;
+  const ScalarValue position = builder_.cast(operand(node.inputs[1]), i64);
+  loop::Access access{.buffer = buffers_.number(x.buffer, false),
+                      .offset = x.view.offset,
+                      .strides = map_(strides)};
+  access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  return load(std::move(access), node.results[0].dtype);
+}
+
+// result[b..., i..., inner...] = x[b..., index[b..., i..., :], inner...]
+ScalarValue ExpressionBuilder::gather_nd(const Node& node) {
+  const Located x = locate_(node.inputs[0]), ids = locate_(node.inputs[1]);
+  const auto batches = static_cast<std::size_t>(node.op.as<op::GatherNd>()->batch_dims);
+  const std::size_t leading = ids.view.dims.size() - 1;
+  const auto depth = static_cast<std::size_t>(ids.view.dims.back());
+  std::vector<std::int64_t> index_strides(dims_.size(), 0), x_strides(dims_.size(), 0);
+  for (std::size_t i = 0; i < leading; ++i) index_strides[i] = ids.view.strides[i];
+  for (std::size_t i = 0; i < batches; ++i) x_strides[i] = x.view.strides[i];
+  for (std::size_t i = batches + depth; i < x.view.dims.size(); ++i)
+    x_strides[leading + i - batches - depth] = x.view.strides[i];
+  uses_indices_ = true;
+  loop::Access access{.buffer = buffers_.number(x.buffer, false),
+                      .offset = x.view.offset,
+                      .strides = map_(x_strides)};
+  for (std::size_t k = 0; k < depth; ++k) {
+    loop::Access index{
+        .buffer = buffers_.number(ids.buffer, false),
+        .offset = ids.view.offset + static_cast<std::int64_t>(k) * ids.view.strides.back(),
+        .strides = map_(index_strides)};
+    const ScalarValue position =
+        builder_.cast(load(std::move(index), graph_.type(node.inputs[1]).dtype), i64);
+    access.indirect.push_back(
+        {position.id(), x.view.strides[batches + k], x.view.dims[batches + k]});
+  }
+  return load(std::move(access), node.results[0].dtype);
+}
+
+// result[i...] = x[clamp(start, 0, dim - size) + i...]
+ScalarValue ExpressionBuilder::dynamic_slice(const Node& node) {
+  const Located x = locate_(node.inputs[0]);
+  uses_indices_ = true;
+  loop::Access access{.buffer = buffers_.number(x.buffer, false),
+                      .offset = x.view.offset,
+                      .strides = map_(x.view.strides)};
+  for (std::size_t i = 0; i < x.view.dims.size(); ++i) {
+    const std::int64_t last = x.view.dims[i] - dims_[i];
+    if (last == 0) continue;
+    const ScalarValue start = builder_.cast(operand(node.inputs[1 + i]), i64);
+    const ScalarValue inside = scalar::min(scalar::max(start, 0.0), static_cast<double>(last));
+    access.indirect.push_back({inside.id(), x.view.strides[i], x.view.dims[i]});
+  }
   return load(std::move(access), node.results[0].dtype);
 }
 

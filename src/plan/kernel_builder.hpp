@@ -68,6 +68,9 @@ class ExpressionBuilder {
 
  private:
   ScalarValue gather(const Node& node);
+  ScalarValue gather_elements(const Node& node);
+  ScalarValue gather_nd(const Node& node);
+  ScalarValue dynamic_slice(const Node& node);
   ScalarValue padded(const Node& node);
   ScalarValue reduction(const Node& node);
 

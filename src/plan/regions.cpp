@@ -16,6 +16,11 @@
 
 namespace rlx::plan {
 
+bool is_pick(const Op& op) {
+  return op.is<op::Gather>() || op.is<op::GatherElements>() || op.is<op::GatherNd>() ||
+         op.is<op::DynamicSlice>();
+}
+
 bool is_generated(DType dtype) {
   const bool narrow = is_float(dtype) ? size_of(dtype) == 1 : integer_bits(dtype) < 8;
   return !is_complex(dtype) && !narrow;
@@ -117,8 +122,7 @@ class Formation {
         !std::all_of(n.inputs.begin(), n.inputs.end(), generated))
       return Role::host;
     if (n.op.info().traits.elementwise) return Role::elementwise;
-    if (n.op.is<op::Gather>() && is_integer(graph_.type(n.inputs[1]).dtype))
-      return Role::elementwise;
+    if (is_pick(n.op)) return Role::elementwise;
     if (const auto* pad = n.op.as<op::Pad>())
       return is_generated_pad(n, *pad) ? Role::elementwise : Role::host;
     if (const auto* reduce = n.op.as<op::Reduce>()) {

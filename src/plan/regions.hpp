@@ -96,6 +96,9 @@ FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool en
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy);
 
+/// Does the op read elements of its first operand at places that the other ones tell?
+bool is_pick(const Op& op);
+
 /// May a kernel of loops be generated for values of this dtype?
 bool is_generated(DType dtype);
 

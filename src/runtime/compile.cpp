@@ -121,6 +121,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
                RLX_ASSIGN(result, passes::transforms_as_products(result));
+               RLX_ASSIGN(result, passes::integer_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
                RLX_ASSIGN(result, passes::channels_last(result));
                RLX_ASSIGN(result, passes::simplify(result));

@@ -1,8 +1,11 @@
 // Sorting, and results whose dims the data tells: answers of NumPy and of ONNX's examples.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "ops/known_answers.hpp"
 
@@ -27,6 +30,47 @@ TEST(sort, is_stable_and_puts_nan_last) {
   const auto columns =
       run(op::Sort{0, false}, {Tensor::of<std::uint64_t>({3, 2}, {~0ull, 1, 5, 9, 7, 3})});
   expect_tensor<std::uint64_t>(columns[0], {3, 2}, {5, 1, 7, 3, ~0ull, 9});
+}
+
+/// Positions by a stable sort of plain numbers, NaN above all.
+std::vector<std::int64_t> stable_positions(const std::vector<double>& x, bool descending) {
+  std::vector<std::int64_t> positions(x.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto below = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  std::stable_sort(positions.begin(), positions.end(), [&](std::int64_t a, std::int64_t b) {
+    const double p = x[static_cast<std::size_t>(a)], q = x[static_cast<std::size_t>(b)];
+    return descending ? below(q, p) : below(p, q);
+  });
+  return positions;
+}
+
+TEST(sort, orders_every_dtype_as_a_stable_sort_of_numbers_does) {
+  std::mt19937 random(1);
+  const std::int64_t size = 700;
+  for (const DType dtype : {f32, f64, f16, bf16, i8, u8, i16, i32, u32, i64, u64, boolean}) {
+    SCOPED_TRACE(name_of(dtype));
+    std::vector<double> numbers;
+    for (std::int64_t i = 0; i < size; ++i) {
+      const int whole = static_cast<int>(random() % 21) - (is_float(dtype) || dtype == i8 ? 10 : 0);
+      numbers.push_back(dtype == boolean ? whole % 2 : whole);
+      if (is_float(dtype) && i % 17 == 0) numbers.back() = i % 2 ? nan : -INFINITY;
+      if (is_float(dtype) && i % 13 == 0) numbers.back() = i % 2 ? -0.0 : INFINITY;
+    }
+    const Tensor wide = Tensor::of<double>({size}, std::span<const double>(numbers));
+    const Tensor x = run(op::Cast{dtype}, {wide})[0];
+    for (const bool descending : {false, true}) {
+      const std::vector<std::int64_t> expected = stable_positions(numbers, descending);
+      const auto sorted = run(op::Sort{0, descending}, {x});
+      for (const std::int64_t k : {std::int64_t{5}, std::int64_t{120}, size}) {
+        const auto first = run(op::TopK{k, 0, descending}, {x});
+        for (std::int64_t i = 0; i < k; ++i) {
+          const std::int64_t wanted = expected[static_cast<std::size_t>(i)];
+          ASSERT_EQ(first[1].as<std::int64_t>()[static_cast<std::size_t>(i)], wanted) << k;
+          ASSERT_EQ(sorted[1].as<std::int64_t>()[static_cast<std::size_t>(i)], wanted);
+        }
+      }
+    }
+  }
 }
 
 TEST(top_k, gives_the_lower_index_first_on_ties) {
