@@ -55,6 +55,11 @@ Result<Graph> canonicalise(const Graph& graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
+/// Products of one value with several weights become one, with the weights side by side; where the
+/// parts are only read through views (projections of queries, keys and values). Wants canonical
+/// contractions.
+Result<Graph> merge_products(const Graph& graph);
+
 /// Algebraic identities, each under its equation.
 Result<Graph> simplify(const Graph& graph);
 

@@ -19,6 +19,7 @@ std::span<const Pass> all_passes() {
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"channels_last", channels_last},
+                                {"merge_products", merge_products},
                                 {"simplify", simplify},
                                 {"merge_equal", merge_equal},
                                 {"drop_dead", drop_dead}};

@@ -126,6 +126,9 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                RLX_ASSIGN(result, passes::channels_last(result));
                RLX_ASSIGN(result, passes::simplify(result));
                RLX_ASSIGN(result, passes::merge_equal(result));
+               if (fusion) {
+                 RLX_ASSIGN(result, passes::merge_products(result));
+               }
                return passes::drop_dead(result);
              }));
 #ifndef NDEBUG

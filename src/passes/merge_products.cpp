@@ -1,0 +1,179 @@
+// Products of one value with several weights as one product (the projections of attention).
+#include <algorithm>
+#include <map>
+
+#include "passes/passes.hpp"
+#include "passes/rewriter.hpp"
+
+namespace rlx::passes {
+namespace {
+
+/// One product, and the addition of a bias behind it (or the product itself).
+struct Part {
+  std::int32_t product = -1, last = -1;
+  ValueId weight, bias;
+  std::int64_t columns = 0;
+};
+
+class Products {
+ public:
+  explicit Products(const Graph& graph) : graph_(graph), readers_(graph.nodes().size()) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      weight_only_.push_back(is_weight_only(node));
+      for (const ValueId id : node.inputs) {
+        if (id.node >= 0)
+          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
+      }
+    }
+    for (const GraphOutput& output : graph.outputs())
+      readers_[static_cast<std::size_t>(output.value.node)].push_back(-1);
+  }
+
+  /// Sibling products that pay as one, in order.
+  std::vector<std::vector<Part>> groups() const {
+    std::map<std::pair<ValueId, std::string>, std::vector<Part>> by_operand;
+    std::vector<std::vector<Part>> groups;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto part = part_of(static_cast<std::int32_t>(i));
+      if (!part) continue;
+      const Node& node = graph_.nodes()[i];
+      by_operand[{node.inputs[0], key(*part)}].push_back(*part);
+    }
+    for (auto& [operand, parts] : by_operand) {
+      // All weights must be there before the first product.
+      const std::int32_t first = parts[0].product;
+      std::erase_if(parts, [&](const Part& part) {
+        return part.weight.node > first || part.bias.node > first;
+      });
+      if (parts.size() > 1) groups.push_back(parts);
+    }
+    return groups;
+  }
+
+  /// The axis of a product's weight along which parts lie side by side.
+  std::int64_t free_axis(std::int32_t product) const { return 1 - dot_of(product).b_contract[0]; }
+
+ private:
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes()[static_cast<std::size_t>(index)];
+  }
+  const op::DotGeneral& dot_of(std::int32_t index) const {
+    return *node(index).op.as<op::DotGeneral>();
+  }
+
+  bool is_weight_only(const Node& n) const {
+    if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
+    const bool view = n.op.is<op::Transpose>() || n.op.is<op::Reshape>();
+    return view && weight_only_[static_cast<std::size_t>(n.inputs[0].node)];
+  }
+  bool is_weight(ValueId id) const {
+    return id.node >= 0 && weight_only_[static_cast<std::size_t>(id.node)];
+  }
+
+  /// What parts of one group have in common beside the operand.
+  std::string key(const Part& part) const {
+    const Type& weight = graph_.type(part.weight);
+    const op::DotGeneral& dot = dot_of(part.product);
+    std::string text(name_of(weight.dtype));
+    for (const std::int64_t axis : dot.a_contract) text += " " + std::to_string(axis);
+    return text + (part.bias.node >= 0 ? " bias " : " plain ") + std::to_string(dot.b_contract[0]);
+  }
+
+  std::optional<Part> part_of(std::int32_t index) const {
+    const Node& n = node(index);
+    const auto* dot = n.op.as<op::DotGeneral>();
+    if (!dot || !dot->a_batch.empty() || dot->b_contract.size() != 1 || is_weight(n.inputs[0]) ||
+        !is_weight(n.inputs[1]) || graph_.type(n.inputs[1]).rank() != 2 ||
+        !graph_.type({index, 0}).is_static())
+      return std::nullopt;
+    Part part{index, index, n.inputs[1], {}, n.results[0].dims().back()};
+    const auto& readers = readers_[static_cast<std::size_t>(index)];
+    if (readers.size() == 1 && readers[0] >= 0 && node(readers[0]).op.is<op::Add>()) {
+      const Node& sum = node(readers[0]);
+      const ValueId other = sum.inputs[0] == ValueId{index, 0} ? sum.inputs[1] : sum.inputs[0];
+      const bool bias = is_weight(other) && graph_.type(other).dims() == Dims{part.columns} &&
+                        sum.results[0] == n.results[0];
+      if (!bias) return std::nullopt;
+      part.last = readers[0];
+      part.bias = other;
+    }
+    return only_views_read(part) ? std::optional(part) : std::nullopt;
+  }
+
+  /// What computes with the part at its own points is in the product's epilogue as things are; with
+  /// the parts side by side it would be a kernel of its own.
+  bool only_views_read(const Part& part) const {
+    for (const std::int32_t reader : readers_[static_cast<std::size_t>(part.last)]) {
+      if (reader < 0) return false;
+      const Node& n = node(reader);
+      if (n.op.is<op::DotGeneral>() || n.op.is<op::Transpose>() || n.op.is<op::Slice>()) continue;
+      if (!n.op.is<op::Reshape>()) return false;
+      // Some of the last dims must be the columns: strides cannot express what goes across them.
+      const Dims dims = n.results[0].dims();
+      std::int64_t inner = 1;
+      std::size_t at = dims.size();
+      while (at > 0 && inner < part.columns) inner *= dims[--at];
+      if (inner != part.columns) return false;
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<std::int32_t>> readers_;  ///< -1: an output
+  std::vector<bool> weight_only_;
+};
+
+Values values_at(Rewriter& rewriter, const std::vector<Part>& parts, ValueId Part::* member) {
+  Values values;
+  for (const Part& part : parts) values.push_back(rewriter.target().handle(rewriter(part.*member)));
+  return values;
+}
+
+/// The parts of one product with all weights side by side.
+Result<Values> merged(Rewriter& rewriter, const Node& first, const std::vector<Part>& parts,
+                      std::int64_t axis) {
+  Graph& target = rewriter.target();
+  const Value weight = concat(values_at(rewriter, parts, &Part::weight), axis);
+  const std::vector<ValueId> operands{rewriter(first.inputs[0]), weight.id()};
+  RLX_ASSIGN(const auto made, target.try_add(first.op, operands, {}, first.origin));
+  Value all = target.handle(made[0]);
+  if (parts[0].bias.node >= 0) all = all + concat(values_at(rewriter, parts, &Part::bias), 0);
+  const Dims dims = all.type().dims();
+  Values results;
+  std::int64_t start = 0;
+  for (const Part& part : parts) {
+    Axes starts(dims.size(), 0), limits = dims;
+    starts.back() = start;
+    limits.back() = start += part.columns;
+    results.push_back(slice(all, starts, limits, Axes(dims.size(), 1)));
+  }
+  return results;
+}
+
+}  // namespace
+
+Result<Graph> merge_products(const Graph& graph) {
+  const Products products(graph);
+  std::map<std::int32_t, std::vector<Part>> groups;  // by their first product
+  for (const std::vector<Part>& parts : products.groups()) groups[parts[0].product] = parts;
+  if (groups.empty()) return graph;
+  std::map<std::int32_t, ValueId> made;  // by node of the source
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   if (const auto group = groups.find(index); group != groups.end()) {
+                     RLX_ASSIGN(const Values values,
+                                merged(rewriter, node, group->second, products.free_axis(index)));
+                     for (std::size_t k = 0; k < values.size(); ++k) {
+                       made[group->second[k].product] = values[k].id();
+                       made[group->second[k].last] = values[k].id();
+                     }
+                   }
+                   const auto found = made.find(index);
+                   if (found == made.end()) return false;
+                   rewriter.replace(index, std::vector<ValueId>{found->second});
+                   return true;
+                 });
+}
+
+}  // namespace rlx::passes

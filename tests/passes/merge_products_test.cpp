@@ -1,0 +1,121 @@
+// Products of one value with several weights: merged where only views read the parts.
+#include <gtest/gtest.h>
+
+#include "../ops/sample_inputs.hpp"
+#include "passes/passes.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+Value weight(Graph& graph, Dims dims, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  return graph.constant(testing::noise({f32, Shape(dims.begin(), dims.end())}, -1, 1, generator));
+}
+
+Value projection(Graph& graph, Value x, std::int64_t columns, std::uint32_t seed, bool bias) {
+  const Value y = matmul(x, weight(graph, {8, columns}, seed));
+  return bias ? y + weight(graph, {columns}, seed + 1) : y;
+}
+
+int products(const Graph& graph) {
+  const Graph live = passes::drop_dead(graph).value();
+  return static_cast<int>(
+      std::count_if(live.nodes().begin(), live.nodes().end(),
+                    [](const Node& node) { return node.op.is<op::DotGeneral>(); }));
+}
+
+/// Runs the pass; the values must stay. Gives the products that are left.
+int products_after(const Graph& graph) {
+  const Graph merged = passes::merge_products(graph).value();
+  std::mt19937 generator(9);
+  std::vector<Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Input>())
+      inputs.push_back(testing::noise(node.results[0], -1, 1, generator));
+  }
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  const std::vector<Tensor> made = evaluate_graph(merged, inputs).value();
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    for (std::size_t i = 0; i < wanted[k].as<float>().size(); ++i)
+      EXPECT_NEAR(made[k].as<float>()[i], wanted[k].as<float>()[i], 1e-5) << k << " at " << i;
+  }
+  return products(merged);
+}
+
+Value heads(Value x, std::int64_t count) {
+  const Dims dims = x.type().dims();
+  return transpose(reshape(x, {dims[0], dims[1], count, dims[2] / count}), {0, 2, 1, 3});
+}
+
+/// Queries, keys and values of 12, 6 and 6 columns, as heads of 3.
+Graph attention_block(bool bias) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 5, 8});
+  graph.output("q", exp(heads(projection(graph, x, 12, 1, bias), 4)));
+  graph.output("k", exp(heads(projection(graph, x, 6, 3, bias), 2)));
+  graph.output("v", exp(heads(projection(graph, x, 6, 5, bias), 2)));
+  return graph;
+}
+
+// The weights stand before the first product, as importers put them.
+Graph weights_first(const Graph& graph) {
+  Graph result;
+  std::vector<ValueId> mapped(graph.nodes().size());
+  for (const bool leaves : {true, false}) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      if (node.inputs.empty() != leaves) continue;
+      std::vector<ValueId> inputs;
+      for (const ValueId id : node.inputs)
+        inputs.push_back(mapped[static_cast<std::size_t>(id.node)]);
+      mapped[i] = result.try_add(node.op, inputs, node.name, node.origin).value()[0];
+    }
+  }
+  std::vector<GraphOutput> outputs;
+  for (const GraphOutput& output : graph.outputs())
+    outputs.push_back({output.name, mapped[static_cast<std::size_t>(output.value.node)]});
+  result.set_outputs(std::move(outputs));
+  return result;
+}
+
+TEST(MergeProducts, projections_become_one) {
+  EXPECT_EQ(products_after(weights_first(attention_block(true))), 1);
+  EXPECT_EQ(products_after(weights_first(attention_block(false))), 1);
+}
+
+TEST(MergeProducts, weights_that_come_too_late_stay) {
+  EXPECT_EQ(products_after(attention_block(true)), 3);
+}
+
+// sigmoid(x a) * (x b): the epilogues of two products do it; merged it would be a kernel of its own.
+TEST(MergeProducts, gates_stay) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {4, 8}), a = weight(graph, {8, 6}, 1),
+              b = weight(graph, {8, 6}, 2);
+  graph.output("y", sigmoid(matmul(x, a)) * matmul(x, b));
+  EXPECT_EQ(products_after(graph), 2);
+}
+
+TEST(MergeProducts, outputs_and_products_of_other_values_stay) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 4, 8}), a = weight(graph, {8, 6}, 1),
+              b = weight(graph, {8, 6}, 2), c = weight(graph, {8, 6}, 3);
+  graph.output("asked", matmul(x, a));
+  graph.output("y", exp(heads(matmul(x, b), 2)));
+  graph.output("z", exp(heads(matmul(exp(x), c), 2)));
+  EXPECT_EQ(products_after(graph), 3);
+}
+
+// A reshape across the columns cannot be a view of a part.
+TEST(MergeProducts, parts_that_are_reshaped_across_rows_stay) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {4, 8}), a = weight(graph, {8, 6}, 1),
+              b = weight(graph, {8, 6}, 2);
+  graph.output("y", exp(reshape(matmul(x, a), {3, 8})));
+  graph.output("z", exp(reshape(matmul(x, b), {3, 8})));
+  EXPECT_EQ(products_after(graph), 2);
+}
+
+}  // namespace
+}  // namespace rlx
