@@ -163,6 +163,23 @@ std::string cache_key(const WeightPlan& weight, const Tensor& source) {
                      fmt::join(weight.k_strides, ","), weight.n_stride);
 }
 
+/// The values that a concatenation of params or constants joins; empty for any other weight. Such
+/// weights are named by their parts, which stay where they are, and not by the value made of them.
+Result<std::vector<Tensor>> parts_of(Evaluation& evaluation, const Graph& graph,
+                                     const WeightPlan& weight) {
+  const Node& base = graph.node(weight.view.base);
+  std::vector<Tensor> parts;
+  if (!base.op.is<op::Concat>() || !weight.packed) return parts;
+  for (const ValueId id : base.inputs) {
+    const Op& op = graph.node(id).op;
+    if (!op.is<op::Param>() && !op.is<op::Constant>()) return std::vector<Tensor>();
+    RLX_ASSIGN(std::optional<Tensor> part, evaluation.value(id));
+    if (!part) return std::vector<Tensor>();
+    parts.push_back(*std::move(part));
+  }
+  return parts;
+}
+
 /// Weights that host calls read: reference evaluations want aligned elements.
 std::vector<bool> read_by_host(const Plan& plan) {
   std::vector<bool> read(plan.weights.size(), false);
@@ -260,6 +277,7 @@ std::shared_ptr<const Weights> Weights::adopt(std::shared_ptr<const FlatGraph> g
 struct Weights::Fresh {
   std::size_t index = 0;
   Tensor source;
+  std::vector<Tensor> parts;    ///< what the source was joined from, where the key names these
   std::string key;              ///< empty: not shared with other plans
   bool source_is_read = false;  ///< by kernels: it must stay in memory
 };
@@ -278,7 +296,19 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     const WeightPlan& weight = plan.weights[i];
     Evaluation& evaluation = evaluations[static_cast<std::size_t>(weight.graph)];
     evaluation.missing.clear();
+    const Graph& graph = *graphs[static_cast<std::size_t>(weight.graph)];
+    RLX_ASSIGN(std::vector<Tensor> parts, parts_of(evaluation, graph, weight));
+    std::string key;
+    for (const Tensor& part : parts)
+      key += fmt::format("{}+", static_cast<const void*>(part.data()));
+    if (!parts.empty()) {
+      key += cache_key(weight, parts[0]);
+      missing_of_[i].clear();
+      bytes_[i] = cache.find(key);
+      if (bytes_[i]) continue;
+    }
     RLX_ASSIGN(std::optional<Tensor> source, evaluation.value(weight.view.base));
+    for (const Tensor& part : parts) forget_pages(part);
     missing_of_[i] = evaluation.missing;
     bytes_[i] = nullptr;
     if (!source) continue;
@@ -287,16 +317,16 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       kept.insert(bytes_[i].get());
       continue;
     }
-    const Op& base = graphs[static_cast<std::size_t>(weight.graph)]->node(weight.view.base).op;
-    const bool shareable = base.is<op::Param>() || base.is<op::Constant>();
-    std::string key = shareable ? cache_key(weight, *source) : "";
+    const Op& base = graph.node(weight.view.base).op;
+    const bool shareable = !parts.empty() || base.is<op::Param>() || base.is<op::Constant>();
+    if (shareable && parts.empty()) key = cache_key(weight, *source);
     bytes_[i] = shareable ? cache.find(key) : nullptr;
     if (bytes_[i]) continue;
     const auto same = std::ranges::find(fresh, key, &Fresh::key);
     if (shareable && same != fresh.end()) {
       repeated.emplace_back(i, same->index);
     } else {
-      fresh.push_back({i, *std::move(source), std::move(key)});
+      fresh.push_back({i, *std::move(source), std::move(parts), std::move(key)});
     }
   }
   for (Fresh& item : fresh) item.source_is_read = kept.contains(item.source.data());
@@ -335,8 +365,10 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
     add_pieces(weight, k, item.source, next, pieces);
     left[k] = static_cast<std::int64_t>(pieces.size() - before);
     // The source stays alive with what was made of it, so that its address keeps naming it.
-    const auto keep = [memory = block.shared_data(), share,
-                       owner = item.source.shared_data()](const std::byte*) {};
+    std::vector<std::shared_ptr<const std::byte>> owners;
+    for (const Tensor& part : item.parts) owners.push_back(part.shared_data());
+    if (owners.empty()) owners.push_back(item.source.shared_data());
+    const auto keep = [memory = block.shared_data(), share, owners](const std::byte*) {};
     bytes_[item.index] = std::shared_ptr<const std::byte>(next, keep);
     next += rounded(weight.bytes);
   }
