@@ -1,0 +1,129 @@
+// Which ops have a kernel of lines, and making it.
+#include "signal/kernels.hpp"
+
+#include <cmath>
+
+#include "rlx/ops.hpp"
+
+namespace rlx::signal {
+namespace {
+
+constexpr std::int64_t longest = std::int64_t{1} << 26;
+
+double scale_of(FftNorm norm, bool inverse, std::int64_t n) {
+  const auto points = static_cast<double>(n);
+  if (norm == FftNorm::ortho) return 1 / std::sqrt(points);
+  if ((norm == FftNorm::backward && inverse) || (norm == FftNorm::forward && !inverse))
+    return 1 / points;
+  return 1;
+}
+
+/// The lines along an axis of dims, counted in whole elements.
+struct Axis {
+  std::int64_t outer = 1, size = 1, inner = 1;
+  Axis(const Dims& dims, std::int64_t axis) {
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    if (axis < 0) axis += rank;
+    for (std::int64_t i = 0; i < rank; ++i) {
+      std::int64_t& part = i < axis ? outer : i == axis ? size : inner;
+      part *= dims[static_cast<std::size_t>(i)];
+    }
+  }
+  Lines complex() const { return {inner, 2 * size * inner, 2, 2 * inner, 1, size}; }
+  /// Two numbers of a line make a point.
+  Lines pairs() const { return {inner, size * inner, 1, 2 * inner, inner, size / 2}; }
+  Lines real() const { return {inner, size * inner, 1, inner, 0, size}; }
+};
+
+template <class T>
+std::unique_ptr<LineKernel> finish(std::unique_ptr<LaneJobKernel<T>> kernel, const Axis& axis,
+                                   const Lines& in, const Lines& out, double scale) {
+  Job<T>& job = kernel->job();
+  job.in = in;
+  job.out = out;
+  job.lines = axis.outer * axis.inner;
+  job.scale = static_cast<T>(scale);
+  return kernel;
+}
+
+template <class T>
+std::unique_ptr<LineKernel> complex_kernel(const op::Fft& a, const Dims& dims, codegen::Isa isa) {
+  const Axis axis(dims, a.axis);
+  return finish<T>(std::make_unique<LaneJobKernel<T>>(axis.size, a.inverse, isa, 1), axis,
+                   axis.complex(), axis.complex(), scale_of(a.norm, a.inverse, axis.size));
+}
+
+template <class T>
+std::unique_ptr<LineKernel> block_kernel(const op::BlockFft& a, const Dims& dims,
+                                         codegen::Isa isa) {
+  const Axis axis(dims, -1);
+  const std::int64_t n = axis.size / 2;
+  const Lines lines{1, 2 * n, 0, 1, n, n};
+  return finish<T>(std::make_unique<LaneJobKernel<T>>(n, a.inverse, isa, 1), axis, lines, lines,
+                   scale_of(a.norm, a.inverse, n));
+}
+
+/// Lines of an even length are transformed as half as many complex points.
+template <class T>
+std::unique_ptr<LineKernel> real_kernel(const op::Rfft& a, const Dims& dims, const Dims& results,
+                                        codegen::Isa isa) {
+  const Axis axis(dims, a.axis), bins(results, a.axis);
+  const bool even = axis.size % 2 == 0;
+  auto kernel =
+      std::make_unique<LaneJobKernel<T>>(even ? axis.size / 2 : axis.size, false, isa, 1);
+  kernel->job().real_input = even;
+  if (even) kernel->use_half_roots();
+  return finish<T>(std::move(kernel), axis, even ? axis.pairs() : axis.real(), bins.complex(),
+                   scale_of(a.norm, false, axis.size));
+}
+
+template <class T>
+std::unique_ptr<LineKernel> back_kernel(const op::Irfft& a, const Dims& dims, const Dims& results,
+                                        codegen::Isa isa) {
+  const Axis bins(dims, a.axis), axis(results, a.axis);
+  auto kernel = std::make_unique<LaneJobKernel<T>>(axis.size / 2, true, isa, 1);
+  kernel->job().real_output = true;
+  kernel->use_half_roots();
+  return finish<T>(std::move(kernel), axis, bins.complex(), axis.pairs(),
+                   scale_of(a.norm, true, axis.size));
+}
+
+/// Along the op's axis, of the longer side; 0: none of these ops.
+std::int64_t points_of(const Op& op, const Type& input) {
+  if (const auto* fft = op.as<op::Fft>()) return Axis(input.dims(), fft->axis).size;
+  if (const auto* rfft = op.as<op::Rfft>()) return Axis(input.dims(), rfft->axis).size;
+  if (op.is<op::BlockFft>()) return Axis(input.dims(), -1).size / 2;
+  if (const auto* irfft = op.as<op::Irfft>()) {
+    const std::int64_t bins = Axis(input.dims(), irfft->axis).size;
+    const std::int64_t length = irfft->length ? irfft->length : 2 * (bins - 1);
+    return length % 2 == 0 ? length : 0;
+  }
+  return 0;
+}
+
+template <class T>
+std::unique_ptr<LineKernel> make(const Op& op, const Dims& in, const Dims& out, codegen::Isa isa) {
+  if (const auto* fft = op.as<op::Fft>()) return complex_kernel<T>(*fft, in, isa);
+  if (const auto* block = op.as<op::BlockFft>()) return block_kernel<T>(*block, in, isa);
+  if (const auto* rfft = op.as<op::Rfft>()) return real_kernel<T>(*rfft, in, out, isa);
+  if (const auto* irfft = op.as<op::Irfft>()) return back_kernel<T>(*irfft, in, out, isa);
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_line_kernel(const Op& op, const Type& input) {
+  if (!input.is_static()) return false;
+  const std::int64_t points = points_of(op, input);
+  return points > 0 && points <= longest;
+}
+
+std::unique_ptr<LineKernel> line_kernel(const Op& op, const Type& input, const Type& result,
+                                        codegen::Isa isa) {
+  if (!has_line_kernel(op, input)) return nullptr;
+  const bool wide = input.dtype == f64 || input.dtype == c128;
+  return wide ? make<double>(op, input.dims(), result.dims(), isa)
+              : make<float>(op, input.dims(), result.dims(), isa);
+}
+
+}  // namespace rlx::signal

@@ -1,0 +1,178 @@
+// A job on lanes: load, transform, and what becomes of the bins. Included as lane_vector.hpp is.
+#pragma once
+
+template <class T, int lanes>
+struct LaneRun {
+  using V = Vector<T, lanes>;
+  using C = ComplexLanes<V>;
+  using Access = LineAccess<T, lanes>;
+
+  const Job<T>& job;
+  C *buffer, *spare;
+
+  /// Bins of 2n real numbers z[j] = x[2j] + i x[2j+1] from those of z, in place; bin n goes to slot
+  /// n of the kernel's end.
+  void split_real(C* bins) const {
+    const std::int64_t n = job.tables.n;
+    const std::int32_t* source = job.tables.source;
+    const C zero = bins[source[0]];
+    for (std::int64_t k = 1; 2 * k <= n; ++k) {
+      C &low = bins[source[k]], &high = bins[source[n - k]];
+      const C sum = {(low.re + high.re) * T(0.5), (low.im - high.im) * T(0.5)};
+      const C difference = {(low.re - high.re) * T(0.5), (low.im + high.im) * T(0.5)};
+      const C odd = turned(times(difference, job.half_roots[2 * k], job.half_roots[2 * k + 1]));
+      low = sum + odd;
+      high = {sum.re - odd.re, odd.im - sum.im};
+    }
+    bins[source[0]] = {zero.re + zero.im, V{}};
+    bins[job.tables.slots - 1] = {zero.re - zero.im, V{}};
+  }
+
+  /// The reverse, of bins at `position` and bin n in the last slot, twice as large.
+  void join_real(C* bins) const {
+    const std::int64_t n = job.tables.n;
+    const std::int32_t* position = job.tables.position;
+    C& zero = bins[position[0]];
+    const V last = bins[job.tables.slots - 1].re;
+    zero = {zero.re + last, zero.re - last};
+    for (std::int64_t k = 1; 2 * k <= n; ++k) {
+      C &low = bins[position[k]], &high = bins[position[n - k]];
+      const C sum = {low.re + high.re, low.im - high.im};
+      const C difference = {low.re - high.re, low.im + high.im};
+      // i times the conjugate root
+      const C odd = times(difference, job.half_roots[2 * k + 1], job.half_roots[2 * k]);
+      low = sum + odd;
+      high = {sum.re - odd.re, odd.im - sum.im};
+    }
+  }
+
+  void load(T* const* rows) const {
+    const Tables<T>& tables = job.tables;
+    const std::int32_t* position = tables.position;
+    const std::int64_t n = tables.n, end = tables.slots - 1;
+    const std::int64_t wanted = job.real_output ? n + 1 : n;
+    const std::int64_t count = job.in.count < wanted ? job.in.count : wanted;
+    if (job.real_output) {
+      Access::load(job.in, rows, count, buffer, [=](std::int64_t j) {
+        return j < n ? static_cast<std::int64_t>(position[j]) : end;
+      });
+      if (count <= n) buffer[end] = {V{}, V{}};
+    } else {
+      Access::load(job.in, rows, count, buffer, [=](std::int64_t j) { return position[j]; });
+    }
+    for (std::int64_t j = count; j < n; ++j) buffer[position[j]] = {V{}, V{}};
+    if (job.take_mean_off || job.window) weigh();
+    if (job.real_output) join_real(buffer);
+  }
+
+  /// Takes the mean off and multiplies by the window.
+  void weigh() const {
+    const std::int32_t* position = job.tables.position;
+    const std::int64_t n = job.tables.n;
+    V mean = V{};
+    if (job.take_mean_off) {
+      C sum = {V{}, V{}};
+      for (std::int64_t j = 0; j < n; ++j) sum = sum + buffer[position[j]];
+      mean = job.real_input ? (sum.re + sum.im) / T(2 * n) : sum.re / T(n);
+    }
+    const std::int64_t step = job.real_input ? 2 : 1;
+    for (std::int64_t j = 0; j < n; ++j) {
+      C& point = buffer[position[j]];
+      point.re = (point.re - mean) * job.window[step * j];
+      if (job.real_input) point.im = (point.im - mean) * job.window[2 * j + 1];
+    }
+  }
+
+  /// The lines of a group, transformed; bin k stands at bin_slot(k).
+  C* transform(const T* in, std::int64_t first, std::int64_t end) const {
+    T* rows[lanes];
+    Access::addresses(job.in, const_cast<T*>(in), first, end, rows);
+    load(rows);
+    C* const bins = Stages<T, lanes>::transform(job.tables, buffer, spare);
+    if (job.real_input) split_real(bins);
+    return bins;
+  }
+  std::int64_t bin_slot(std::int64_t k) const {
+    return k < job.tables.n ? job.tables.source[k] : job.tables.slots - 1;
+  }
+  V power(const C* bins, std::int64_t k) const {
+    const C bin = bins[bin_slot(k)];
+    return bin.re * bin.re + bin.im * bin.im;
+  }
+
+  void store_bins(const C* bins, T* const* rows) const {
+    const std::int32_t* source = job.tables.source;
+    const std::int64_t n = job.tables.n, end = job.tables.slots - 1;
+    const T scale = job.scale;
+    if (job.real_input) {
+      Access::store(job.out, rows, job.out.count, [=](std::int64_t k) {
+        const C bin = bins[k < n ? static_cast<std::int64_t>(source[k]) : end];
+        return C{bin.re * scale, bin.im * scale};
+      });
+      return;
+    }
+    Access::store(job.out, rows, job.out.count, [=](std::int64_t k) {
+      const C bin = bins[source[k]];
+      return C{bin.re * scale, bin.im * scale};
+    });
+  }
+
+  void store_bands(C* bins, T* const* rows) const {
+    const std::int64_t count = job.out.count;
+    V* powers = reinterpret_cast<V*>(bins == buffer ? spare : buffer);
+    for (std::int64_t k = 0; k < count; ++k) powers[k] = power(bins, k);
+    const Lines& lines = job.out;
+    Access::store(lines, rows, job.band_count, [&](std::int64_t band) {
+      const Band<T>& filter = job.bands[band];
+      V sum = V{}, other = V{};
+      std::int32_t k = 0;
+      for (; k + 2 <= filter.count; k += 2) {
+        sum += powers[filter.first + k] * filter.weights[k];
+        other += powers[filter.first + k + 1] * filter.weights[k + 1];
+      }
+      if (k < filter.count) sum += powers[filter.first + k] * filter.weights[k];
+      sum += other;
+      const V least = V{} + job.least;
+      return C{log10_of<T, lanes>(sum > least ? sum : least), V{}};
+    });
+  }
+
+  /// The mean power of a group of lines, bin by bin.
+  void store_mean(const T* in, T* out, std::int64_t group) const {
+    const std::int64_t each = job.out.inner, count = job.out.count;
+    T* row = out + group * job.out.outer_step;
+    for (std::int64_t k = 0; k < count; ++k) row[k] = 0;
+    for (std::int64_t line = 0; line < each; line += lanes) {
+      const C* bins = transform(in, group * each + line, (group + 1) * each);
+      const int there = each - line < lanes ? static_cast<int>(each - line) : lanes;
+      for (std::int64_t k = 0; k < count; ++k) {
+        const V powers = power(bins, k);
+        T sum = 0;
+        for (int lane = 0; lane < there; ++lane) sum += powers[lane];
+        row[k] += sum;
+      }
+    }
+    for (std::int64_t k = 0; k < count; ++k) row[k] *= job.bin_factors[k];
+  }
+
+  static void run(const Job<T>& job, const T* in, T* out, std::int64_t begin, std::int64_t end,
+                  void* scratch) {
+    C* const buffer = static_cast<C*>(scratch);
+    const LaneRun self{job, buffer, buffer + job.tables.slots};
+    for (std::int64_t group = begin; group < end; ++group) {
+      if (job.result == Result::mean) {
+        self.store_mean(in, out, group);
+        continue;
+      }
+      const std::int64_t first = group * lanes;
+      C* const bins = self.transform(in, first, job.lines);
+      T* rows[lanes];
+      Access::addresses(job.out, out, first, job.lines, rows);
+      if (job.result == Result::bands) {
+        self.store_bands(bins, rows);
+      } else {
+        self.store_bins(bins, rows);
+      }
+    }
+  }
+};

@@ -1,0 +1,224 @@
+// The stages of Fourier transforms on lanes: butterflies in place, decimation in time. Included as
+// lane_vector.hpp is.
+#pragma once
+
+template <class V>
+struct ComplexLanes {
+  V re, im;
+};
+template <class V>
+inline ComplexLanes<V> operator+(ComplexLanes<V> a, ComplexLanes<V> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+template <class V>
+inline ComplexLanes<V> operator-(ComplexLanes<V> a, ComplexLanes<V> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+/// a * (re + i im)
+template <class V, class T>
+inline ComplexLanes<V> times(ComplexLanes<V> a, T re, T im) {
+  return {a.re * re - a.im * im, a.re * im + a.im * re};
+}
+/// -i a
+template <class V>
+inline ComplexLanes<V> turned(ComplexLanes<V> a) {
+  return {a.im, -a.re};
+}
+
+/// A transform of `radix` points in registers.
+template <int radix, class V, class T>
+struct Butterfly {
+  /// Odd primes: sums and differences of mirrored points halve the products.
+  static inline __attribute__((always_inline)) void run(ComplexLanes<V>* x, const T* roots) {
+    constexpr int half = radix / 2;
+    ComplexLanes<V> sum[half + 1], difference[half + 1], first = x[0];
+    ComplexLanes<V> total = first;
+#pragma GCC unroll 16
+    for (int k = 1; k <= half; ++k) {
+      sum[k] = x[k] + x[radix - k];
+      difference[k] = x[k] - x[radix - k];
+      total = total + sum[k];
+    }
+    x[0] = total;
+#pragma GCC unroll 16
+    for (int q = 1; q <= half; ++q) {
+      ComplexLanes<V> even = first, odd = {V{}, V{}};
+#pragma GCC unroll 16
+      for (int k = 1; k <= half; ++k) {
+        const T cosine = roots[2 * (q * k % radix)], sine = roots[2 * (q * k % radix) + 1];
+        even.re += sum[k].re * cosine;
+        even.im += sum[k].im * cosine;
+        odd.re += difference[k].im * sine;
+        odd.im -= difference[k].re * sine;
+      }
+      x[q] = even + odd;
+      x[radix - q] = even - odd;
+    }
+  }
+};
+template <class V, class T>
+struct Butterfly<2, V, T> {
+  static inline __attribute__((always_inline)) void run(ComplexLanes<V>* x, const T*) {
+    const ComplexLanes<V> a = x[0];
+    x[0] = a + x[1];
+    x[1] = a - x[1];
+  }
+};
+template <class V, class T>
+struct Butterfly<4, V, T> {
+  static inline __attribute__((always_inline)) void run(ComplexLanes<V>* x, const T*) {
+    const ComplexLanes<V> a = x[0] + x[2], b = x[0] - x[2], c = x[1] + x[3],
+                          d = turned(x[1] - x[3]);
+    x[0] = a + c;
+    x[1] = b + d;
+    x[2] = a - c;
+    x[3] = b - d;
+  }
+};
+template <class V, class T>
+struct Butterfly<8, V, T> {
+  static inline __attribute__((always_inline)) void run(ComplexLanes<V>* x, const T* roots) {
+    const T r = roots[2];  // cos(2 pi / 8)
+    ComplexLanes<V> even[4] = {x[0], x[2], x[4], x[6]}, odd[4] = {x[1], x[3], x[5], x[7]};
+    Butterfly<4, V, T>::run(even, roots);
+    Butterfly<4, V, T>::run(odd, roots);
+    odd[1] = {(odd[1].re + odd[1].im) * r, (odd[1].im - odd[1].re) * r};
+    odd[2] = turned(odd[2]);
+    odd[3] = {(odd[3].im - odd[3].re) * r, -((odd[3].re + odd[3].im) * r)};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      x[k] = even[k] + odd[k];
+      x[k + 4] = even[k] - odd[k];
+    }
+  }
+};
+
+template <class T, int lanes>
+struct Stages {
+  using V = Vector<T, lanes>;
+  using C = ComplexLanes<V>;
+
+  /// `blocks` blocks of radix * length points.
+  template <int radix>
+  static void pass(const Stage<T>& stage, C* x, std::int64_t blocks) {
+    const std::int64_t length = stage.length;
+    for (std::int64_t block = 0; block < blocks; ++block, x += radix * length) {
+      const T* twiddles = stage.twiddles;
+      for (std::int64_t k = 0; k < length; ++k, twiddles += 2 * (radix - 1)) {
+        C points[radix];
+        points[0] = x[k];
+#pragma GCC unroll 16
+        for (int q = 1; q < radix; ++q) {
+          points[q] = x[q * length + k];
+          if (length > 1)
+            points[q] = times(points[q], twiddles[2 * q - 2], twiddles[2 * q - 1]);
+        }
+        Butterfly<radix, V, T>::run(points, stage.roots);
+#pragma GCC unroll 16
+        for (int q = 0; q < radix; ++q) x[q * length + k] = points[q];
+      }
+    }
+  }
+
+  /// Any odd prime up to 61, by its definition.
+  static void pass_any(const Stage<T>& stage, C* x, std::int64_t blocks) {
+    const std::int64_t radix = stage.radix, length = stage.length, half = radix / 2;
+    C sum[32], difference[32];
+    for (std::int64_t block = 0; block < blocks; ++block, x += radix * length) {
+      for (std::int64_t k = 0; k < length; ++k) {
+        const T* twiddles = stage.twiddles + 2 * (radix - 1) * k - 2;
+        const C first = x[k];
+        C total = first;
+        for (std::int64_t q = 1; q <= half; ++q) {
+          const std::int64_t mirror = radix - q;
+          const C a = times(x[q * length + k], twiddles[2 * q], twiddles[2 * q + 1]),
+                  b = times(x[mirror * length + k], twiddles[2 * mirror], twiddles[2 * mirror + 1]);
+          sum[q] = a + b;
+          difference[q] = a - b;
+          total = total + sum[q];
+        }
+        x[k] = total;
+        for (std::int64_t q = 1; q <= half; ++q) {
+          C even = first, odd = {V{}, V{}};
+          for (std::int64_t j = 1, at = q; j <= half; ++j) {
+            const T cosine = stage.roots[2 * at], sine = stage.roots[2 * at + 1];
+            even.re += sum[j].re * cosine;
+            even.im += sum[j].im * cosine;
+            odd.re += difference[j].im * sine;
+            odd.im -= difference[j].re * sine;
+            at += q;
+            if (at >= radix) at -= radix;
+          }
+          x[q * length + k] = even + odd;
+          x[(radix - q) * length + k] = even - odd;
+        }
+      }
+    }
+  }
+
+  static void run_stage(const Stage<T>& stage, C* x, std::int64_t blocks) {
+    switch (stage.radix) {
+      case 2: return pass<2>(stage, x, blocks);
+      case 3: return pass<3>(stage, x, blocks);
+      case 4: return pass<4>(stage, x, blocks);
+      case 5: return pass<5>(stage, x, blocks);
+      case 7: return pass<7>(stage, x, blocks);
+      case 8: return pass<8>(stage, x, blocks);
+      case 11: return pass<11>(stage, x, blocks);
+      case 13: return pass<13>(stage, x, blocks);
+      default: return pass_any(stage, x, blocks);
+    }
+  }
+
+  /// Stages up to number `last` over one block; blocks that fit the first cache are finished before
+  /// the next begins.
+  static void run(const Stage<T>* stages, std::int32_t last, C* x) {
+    constexpr std::int64_t fitting = 32768 / static_cast<std::int64_t>(sizeof(C));
+    const Stage<T>& stage = stages[last];
+    const std::int64_t points = stage.radix * stage.length;
+    if (last > 0 && points > fitting) {
+      for (std::int64_t q = 0; q < stage.radix; ++q) run(stages, last - 1, x + q * stage.length);
+      run_stage(stage, x, 1);
+      return;
+    }
+    for (std::int32_t i = 0; i <= last; ++i)
+      run_stage(stages[i], x, points / (stages[i].radix * stages[i].length));
+  }
+
+  static void run(const Tables<T>& tables, C* x) {
+    if (tables.stage_count > 0) run(tables.stages, tables.stage_count - 1, x);
+  }
+
+  /// The transform of points that stand at `position`; its bins stand at `source` of what is
+  /// returned: `x` or `spare`.
+  static C* transform(const Tables<T>& tables, C* x, C* spare) {
+    using Kind = typename Tables<T>::Kind;
+    if (tables.kind == Kind::stages) {
+      run(tables, x);
+      return x;
+    }
+    const std::int64_t n = tables.n, size = tables.size;
+    const bool rader = tables.kind == Kind::rader;
+    if (!rader) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        C& point = x[tables.position[j]];
+        point = times(point, tables.chirp[2 * j], tables.chirp[2 * j + 1]);
+      }
+      for (std::int64_t j = n; j < size; ++j) x[tables.inner_position[j]] = {V{}, V{}};
+    }
+    const C first = x[size];  // of Rader's form: point 0, which is no power of the root
+    run(tables, x);
+    if (rader) spare[size] = x[0] + first;
+    for (std::int64_t k = 0; k < size; ++k)
+      spare[tables.inner_position[k]] = times(x[k], tables.kernel[2 * k], tables.kernel[2 * k + 1]);
+    if (rader) spare[0] = spare[0] + first;
+    run(tables, spare);
+    if (!rader) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        C& bin = spare[tables.source[k]];
+        bin = times(bin, tables.chirp[2 * k], tables.chirp[2 * k + 1]);
+      }
+    }
+    return spare;
+  }
+};

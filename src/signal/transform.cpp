@@ -1,0 +1,70 @@
+// Fourier transforms of many lines as kernels that workers share.
+#include "signal/transform.hpp"
+
+#include "signal/roots.hpp"
+
+namespace rlx::signal {
+namespace {
+
+template <class T>
+LaneKernel<T> kernel_for(codegen::Isa isa) {
+  constexpr bool narrow = sizeof(T) == 4;
+#if defined(__x86_64__)
+  if (isa == codegen::Isa::avx512) {
+    if constexpr (narrow) return avx512::float_kernel();
+    else return avx512::double_kernel();
+  }
+  if (isa == codegen::Isa::avx2) {
+    if constexpr (narrow) return avx2::float_kernel();
+    else return avx2::double_kernel();
+  }
+#else
+  (void)isa;
+#endif
+  if constexpr (narrow) return portable::float_kernel();
+  else return portable::double_kernel();
+}
+
+}  // namespace
+
+template <class T>
+LaneJobKernel<T>::LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa,
+                                int out_buffer)
+    : tables_(points, inverse), kernel_(kernel_for<T>(isa)), out_buffer_(out_buffer) {
+  job_.tables = tables_.view();
+}
+
+template <class T>
+std::int64_t LaneJobKernel<T>::work_items() const {
+  const std::int64_t each = job_.result == Result::mean ? job_.out.inner : kernel_.lanes;
+  return (job_.lines + each - 1) / each;
+}
+
+template <class T>
+std::int64_t LaneJobKernel<T>::scratch_bytes() const {
+  return scratch_buffers * job_.tables.slots * 2 * kernel_.lanes *
+         static_cast<std::int64_t>(sizeof(T));
+}
+
+template <class T>
+void LaneJobKernel<T>::run(void* const* buffers, std::int64_t begin, std::int64_t end,
+                           void* scratch) const {
+  kernel_.run(job_, static_cast<const T*>(buffers[0]), static_cast<T*>(buffers[out_buffer_]), begin,
+              end, scratch);
+}
+
+template <class T>
+void LaneJobKernel<T>::use_half_roots() {
+  const std::int64_t n = job_.tables.n;
+  for (std::int64_t k = 0; k <= n; ++k) {
+    const auto root = root_of_unity(k, 2 * n);
+    half_roots_.push_back(static_cast<T>(root.real()));
+    half_roots_.push_back(static_cast<T>(root.imag()));
+  }
+  job_.half_roots = half_roots_.data();
+}
+
+template class LaneJobKernel<float>;
+template class LaneJobKernel<double>;
+
+}  // namespace rlx::signal

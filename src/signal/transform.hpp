@@ -1,0 +1,53 @@
+// Fourier transforms of many lines as kernels that workers share: what a program holds of an FFT.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "codegen/code.hpp"
+#include "signal/fft_tables.hpp"
+
+namespace rlx::signal {
+
+/// Work on inputs and outputs that several workers share. Immutable: runs from many threads.
+class LineKernel {
+ public:
+  virtual ~LineKernel() = default;
+  /// The range that workers share out.
+  virtual std::int64_t work_items() const = 0;
+  /// For each worker, aligned to 64.
+  virtual std::int64_t scratch_bytes() const = 0;
+  /// Items [begin, end). buffers: the inputs, then the outputs, dense. Allocates nothing.
+  virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+                   void* scratch) const = 0;
+};
+
+/// The part of LineKernel that is the same for all jobs on lanes.
+template <class T>
+class LaneJobKernel : public LineKernel {
+ public:
+  /// `out_buffer`: the position of the output behind the inputs.
+  LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer);
+
+  std::int64_t work_items() const override;
+  std::int64_t scratch_bytes() const override;
+  void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+           void* scratch) const override;
+
+  Job<T>& job() { return job_; }
+  /// Makes the roots of real transforms of 2 * points numbers.
+  void use_half_roots();
+
+ private:
+  FftTables<T> tables_;
+  LaneKernel<T> kernel_;
+  Job<T> job_;
+  std::vector<T> half_roots_;
+  int out_buffer_;
+};
+
+extern template class LaneJobKernel<float>;
+extern template class LaneJobKernel<double>;
+
+}  // namespace rlx::signal
