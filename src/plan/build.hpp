@@ -1,6 +1,8 @@
 // From regions to a plan: kernels, buffers, weights, steps, arena.
 #pragma once
 
+#include <functional>
+
 #include "codegen/code.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/plan.hpp"
@@ -13,6 +15,9 @@ struct BuildOptions {
   cost::MachineModel model;  ///< decides the threads of the steps
   int threads = 1;           ///< at most
   FusionPolicy fusion;
+  /// Work items of an op that the backend has a kernel of its own for, given the types of its
+  /// operands; 0: it has none. Unset: none of any.
+  std::function<std::int64_t(const Op&, std::span<const Type* const>)> kernel_items;
   bool is_body = false;  ///< of a loop: outputs are written where slots say
 };
 

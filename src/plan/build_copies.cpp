@@ -110,6 +110,15 @@ Status PlanBuilder::add_call(const Region& region) {
     call.outputs.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
     call.output_dims.push_back(node.results[k].dims());
   }
+  if (options_.kernel_items) {
+    std::vector<const Type*> types;
+    for (const ValueId id : node.inputs) types.push_back(id.node < 0 ? nullptr : &graph_.type(id));
+    call.kernel_items = options_.kernel_items(node.op, types);
+    if (call.kernel_items > 0) {
+      step.name = node.op.name();
+      step.flops = info.cost(node.op.attributes(), types, node.results).flops;
+    }
+  }
   step.conditions = conditions(region);
   for (const std::int32_t buffer : call.inputs)
     if (buffer >= 0) step.buffers.push_back(buffer);

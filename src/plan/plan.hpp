@@ -54,9 +54,11 @@ struct WeightPlan {
   std::int64_t bytes = 0;
 };
 
-/// An op that runs through its reference evaluation, on worker 0.
+/// An op that runs through its reference evaluation, on worker 0, or through a kernel of the
+/// backend's own.
 struct HostCall {
   Op op;
+  std::int64_t kernel_items = 0;     ///< that workers can share; 0: the reference evaluates it
   std::vector<std::int32_t> inputs;  ///< buffers, dense; -1: left out
   std::vector<Dims> input_dims;
   std::vector<std::int32_t> outputs;

@@ -127,7 +127,7 @@ class Predictor {
   Times times_of(const Step& step, int most) {
     switch (step.kind) {
       case Step::Kind::kernel: return kernel_times(step, most);
-      case Step::Kind::host: return {host_time(step)};
+      case Step::Kind::host: return host_times(step, most);
       case Step::Kind::loop: return loop_times(step, most);
     }
     return {};
@@ -143,6 +143,21 @@ class Predictor {
     return times;
   }
 
+  /// Kernels of the backend's own: a quarter of the machine's peak, shared evenly.
+  Times host_times(const Step& step, int most) const {
+    const HostCall& call = plan_.host_calls[static_cast<std::size_t>(step.index)];
+    if (call.kernel_items == 0) return {host_time(step)};
+    constexpr double share_of_peak = 0.25;
+    const double flops_per_cycle = model_.fma_per_cycle * model_.machine.vector_bytes / 2.0;
+    const double alone = step.flops * model_.cycle / (flops_per_cycle * share_of_peak);
+    Times times;
+    for (int threads = 1; threads <= std::max(most, 1) && threads <= call.kernel_items; ++threads) {
+      const double compute = alone / threads;
+      times.push_back(
+          {.ns = model_.kernel + compute, .compute = compute, .overhead = model_.kernel});
+    }
+    return times;
+  }
   cost::KernelTime host_time(const Step& step) const {
     double elements = 0;
     for (const std::int32_t buffer : step.buffers)

@@ -49,7 +49,9 @@ Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step)
     }
     for (const std::int32_t buffer : call.outputs) note(kernel.writes, buffer);
     kernel.reason =
-        "no generated kernel takes this op: its reference evaluation runs on one thread";
+        call.kernel_items > 0
+            ? "a kernel of the device's own"
+            : "no generated kernel takes this op: its reference evaluation runs on one thread";
     return kernel;
   }
   if (step.kind == plan::Step::Kind::loop) {

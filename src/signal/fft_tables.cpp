@@ -101,15 +101,15 @@ void FftTables<T>::add_stages(std::int64_t size) {
   const std::vector<std::int64_t> radices = radices_of(size);
   for (const std::int64_t radix : radices) {
     std::vector<T> roots, twiddles;
-    for (std::int64_t k = 0; k < radix; ++k)
-      add_number(roots, std::conj(root_of_unity(k, radix)));
+    for (std::int64_t k = 0; k < radix; ++k) add_number(roots, std::conj(root_of_unity(k, radix)));
     for (std::int64_t k = 0; k < length; ++k) {
       for (std::int64_t q = 1; q < radix; ++q)
         add_number(twiddles, root_of_unity(k * q, radix * length));
     }
     numbers_.push_back(std::move(twiddles));
     numbers_.push_back(std::move(roots));
-    stages_.push_back({radix, length, numbers_[numbers_.size() - 2].data(), numbers_.back().data()});
+    stages_.push_back(
+        {radix, length, numbers_[numbers_.size() - 2].data(), numbers_.back().data()});
     length *= radix;
   }
   // The last stage's parts are its residues, laid one after the other, and so on inwards.

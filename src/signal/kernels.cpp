@@ -69,8 +69,7 @@ std::unique_ptr<LineKernel> real_kernel(const op::Rfft& a, const Dims& dims, con
                                         codegen::Isa isa) {
   const Axis axis(dims, a.axis), bins(results, a.axis);
   const bool even = axis.size % 2 == 0;
-  auto kernel =
-      std::make_unique<LaneJobKernel<T>>(even ? axis.size / 2 : axis.size, false, isa, 1);
+  auto kernel = std::make_unique<LaneJobKernel<T>>(even ? axis.size / 2 : axis.size, false, isa, 1);
   kernel->job().real_input = even;
   if (even) kernel->use_half_roots();
   return finish<T>(std::move(kernel), axis, even ? axis.pairs() : axis.real(), bins.complex(),
@@ -118,8 +117,15 @@ bool has_line_kernel(const Op& op, const Type& input) {
   return points > 0 && points <= longest;
 }
 
-std::unique_ptr<LineKernel> line_kernel(const Op& op, const Type& input, const Type& result,
-                                        codegen::Isa isa) {
+std::int64_t line_items(const Op& op, std::span<const Type* const> inputs) {
+  constexpr std::int64_t usual_lanes = 16;
+  const std::int64_t elements = inputs[0]->elements();
+  return (elements / points_of(op, *inputs[0]) + usual_lanes - 1) / usual_lanes;
+}
+
+std::unique_ptr<LineKernel> line_kernel(const Op& op, std::span<const Type> inputs,
+                                        const Type& result, codegen::Isa isa) {
+  const Type& input = inputs[0];
   if (!has_line_kernel(op, input)) return nullptr;
   const bool wide = input.dtype == f64 || input.dtype == c128;
   return wide ? make<double>(op, input.dims(), result.dims(), isa)

@@ -13,9 +13,11 @@ namespace rlx::signal {
 /// Whether line_kernel makes one for the op. Types are static.
 bool has_line_kernel(const Op& op, const Type& input);
 
-/// The kernel of fft, rfft, irfft, block_fft for a dense input and result; null where it
-/// has none.
-std::unique_ptr<LineKernel> line_kernel(const Op& op, const Type& input, const Type& result,
-                                        codegen::Isa isa);
+/// About how many pieces workers can share.
+std::int64_t line_items(const Op& op, std::span<const Type* const> inputs);
+
+/// The kernel of an op for dense inputs and a dense result; null where it has none.
+std::unique_ptr<LineKernel> line_kernel(const Op& op, std::span<const Type> inputs,
+                                        const Type& result, codegen::Isa isa);
 
 }  // namespace rlx::signal

@@ -8,21 +8,13 @@ namespace rlx::signal::avx2 {
 namespace {
 
 // A namespace of its own for each instruction set: none of this code may be shared.
-#include "signal/lane_vector.hpp"
-#include "signal/lane_log.hpp"
-#include "signal/lane_stages.hpp"
-#include "signal/lane_lines.hpp"
 #include "signal/lane_run.hpp"
 
 constexpr int bytes = 32;
 
 }  // namespace
 
-LaneKernel<float> float_kernel() {
-  return {bytes / 4, LaneRun<float, bytes / 4>::run};
-}
-LaneKernel<double> double_kernel() {
-  return {bytes / 8, LaneRun<double, bytes / 8>::run};
-}
+LaneKernel<float> float_kernel() { return {bytes / 4, LaneRun<float, bytes / 4>::run}; }
+LaneKernel<double> double_kernel() { return {bytes / 8, LaneRun<double, bytes / 8>::run}; }
 
 }  // namespace rlx::signal::avx2

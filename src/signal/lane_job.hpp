@@ -67,12 +67,12 @@ struct Job {
   Result result = Result::bins;
   const Band<T>* bands = nullptr;
   std::int64_t band_count = 0;
-  T least = 0;                          ///< least power of a band
-  const T* bin_factors = nullptr;       ///< of Result::mean: what each bin is multiplied by
+  T least = 0;                     ///< least power of a band
+  const T* bin_factors = nullptr;  ///< of Result::mean: what each bin is multiplied by
 };
 
-/// [begin, end) counts groups of `lanes` lines; of Result::mean, means. The scratch is aligned to 64
-/// bytes and has scratch_buffers * slots * 2 * lanes numbers.
+/// [begin, end) counts groups of `lanes` lines; of Result::mean, means. The scratch is aligned to
+/// 64 bytes and has scratch_buffers * slots * 2 * lanes numbers.
 template <class T>
 using LaneFunction = void (*)(const Job<T>& job, const T* in, T* out, std::int64_t begin,
                               std::int64_t end, void* scratch);
@@ -85,10 +85,10 @@ struct LaneKernel {
   LaneFunction<T> run;
 };
 
-#define RLX_LANE_KERNELS(isa)          \
-  namespace isa {                      \
-  LaneKernel<float> float_kernel();    \
-  LaneKernel<double> double_kernel();  \
+#define RLX_LANE_KERNELS(isa)         \
+  namespace isa {                     \
+  LaneKernel<float> float_kernel();   \
+  LaneKernel<double> double_kernel(); \
   }
 RLX_LANE_KERNELS(portable)
 RLX_LANE_KERNELS(avx2)

@@ -1,6 +1,8 @@
 // Lines in memory to lanes and back. Included as lane_vector.hpp is.
 #pragma once
 
+#include "signal/lane_stages.hpp"
+
 template <class T, int lanes>
 struct LineAccess {
   using V = Vector<T, lanes>;
@@ -11,7 +13,8 @@ struct LineAccess {
                         T** rows) {
     for (int lane = 0; lane < lanes; ++lane) {
       const std::int64_t line = first + lane < end ? first + lane : end - 1;
-      rows[lane] = base + line / lines.inner * lines.outer_step + line % lines.inner * lines.inner_step;
+      rows[lane] =
+          base + line / lines.inner * lines.outer_step + line % lines.inner * lines.inner_step;
     }
   }
   /// Lanes lie `step` apart.
@@ -40,8 +43,7 @@ struct LineAccess {
           square[lane] = load_unaligned<V>(rows[lane] + 2 * j);
         transpose<V, lanes>(square);
 #pragma GCC unroll 16
-        for (int i = 0; i < points; ++i)
-          to[position(j + i)] = {square[2 * i], square[2 * i + 1]};
+        for (int i = 0; i < points; ++i) to[position(j + i)] = {square[2 * i], square[2 * i + 1]};
       }
     } else if (lines.step == 1) {
       for (; j + lanes <= count; j += lanes) {

@@ -1,6 +1,8 @@
 // Logarithms on lanes. Included as lane_vector.hpp is.
 #pragma once
 
+#include "signal/lane_vector.hpp"
+
 /// log10 of positive normal numbers: the exponent taken off, the rest by the series of the area
 /// tangent, which converges for mantissas between sqrt(1/2) and sqrt(2).
 template <class T, int lanes>

@@ -1,6 +1,9 @@
 // A job on lanes: load, transform, and what becomes of the bins. Included as lane_vector.hpp is.
 #pragma once
 
+#include "signal/lane_lines.hpp"
+#include "signal/lane_log.hpp"
+
 template <class T, int lanes>
 struct LaneRun {
   using V = Vector<T, lanes>;

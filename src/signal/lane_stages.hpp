@@ -2,6 +2,8 @@
 // lane_vector.hpp is.
 #pragma once
 
+#include "signal/lane_vector.hpp"
+
 template <class V>
 struct ComplexLanes {
   V re, im;
@@ -110,8 +112,7 @@ struct Stages {
 #pragma GCC unroll 16
         for (int q = 1; q < radix; ++q) {
           points[q] = x[q * length + k];
-          if (length > 1)
-            points[q] = times(points[q], twiddles[2 * q - 2], twiddles[2 * q - 1]);
+          if (length > 1) points[q] = times(points[q], twiddles[2 * q - 2], twiddles[2 * q - 1]);
         }
         Butterfly<radix, V, T>::run(points, stage.roots);
 #pragma GCC unroll 16

@@ -23,8 +23,7 @@ struct MakeSequence<0, i...> {
 template <class V, int lanes, bool second>
 inline __attribute__((always_inline)) V interleave(V a, V b) {
   return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
-    return __builtin_shufflevector(
-        a, b, (i % 2 * lanes + i / 2 + (second ? lanes / 2 : 0))...);
+    return __builtin_shufflevector(a, b, (i % 2 * lanes + i / 2 + (second ? lanes / 2 : 0))...);
   });
 }
 /// Every second number of a then b, from the first or the second on.

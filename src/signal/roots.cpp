@@ -13,8 +13,8 @@ std::complex<double> root_of_unity(std::int64_t k, std::int64_t n) {
   // An angle of k / n turns is `eighth` eighths of a turn and rest / (8 n) turns.
   const std::int64_t eighth = 8 * k / n, rest = 8 * k - eighth * n;
   const bool from_next = eighth % 2 == 1;
-  const auto turns = static_cast<long double>(from_next ? n - rest : rest) /
-                     (8 * static_cast<long double>(n));
+  const auto turns =
+      static_cast<long double>(from_next ? n - rest : rest) / (8 * static_cast<long double>(n));
   const long double angle = 2 * std::numbers::pi_v<long double> * turns;
   const auto cosine = static_cast<double>(std::cos(angle)),
              sine = static_cast<double>(std::sin(angle));

@@ -28,8 +28,7 @@ LaneKernel<T> kernel_for(codegen::Isa isa) {
 }  // namespace
 
 template <class T>
-LaneJobKernel<T>::LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa,
-                                int out_buffer)
+LaneJobKernel<T>::LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer)
     : tables_(points, inverse), kernel_(kernel_for<T>(isa)), out_buffer_(out_buffer) {
   job_.tables = tables_.view();
 }

@@ -35,6 +35,34 @@ std::vector<std::int32_t> outputs_of_buffers(const plan::Plan& plan) {
   return output_of;
 }
 
+/// Lines are shared in groups of the widest vectors' lanes; an estimate will do for predictions.
+std::int64_t line_items(const Op& op, std::span<const Type* const> types) {
+  if (types.empty() || !types[0] || !signal::has_line_kernel(op, *types[0])) return 0;
+  return signal::line_items(op, types);
+}
+
+/// The kernels of the host calls that have one.
+void add_line_kernels(Program& program) {
+  for (const plan::HostCall& call : program.plan.host_calls) {
+    program.line_kernels.emplace_back();
+    if (call.kernel_items == 0) continue;
+    const auto dtype_of = [&](std::int32_t buffer) {
+      return program.plan.buffers[static_cast<std::size_t>(buffer)].dtype;
+    };
+    std::vector<Type> inputs;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      const Dims& dims = call.input_dims[i];
+      inputs.push_back({dtype_of(call.inputs[i]), Shape(dims.begin(), dims.end())});
+    }
+    const Dims& dims = call.output_dims[0];
+    program.line_kernels.back() = signal::line_kernel(
+        call.op, inputs, {dtype_of(call.outputs[0]), Shape(dims.begin(), dims.end())},
+        program.shared->library->target().isa);
+    program.scratch_bytes =
+        std::max(program.scratch_bytes, program.line_kernels.back()->scratch_bytes());
+  }
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(std::shared_ptr<Shared> shared, int threads)
@@ -48,6 +76,8 @@ class CpuBackend final : public Backend {
     // evaluated.
     if (node.op.info().scalar) return {true, "elementwise"};
     if (!node.op.info().body) return {true, "a primitive"};
+    if (node.inputs[0].node >= 0 && signal::has_line_kernel(node.op, graph.type(node.inputs[0])))
+      return {true, "a kernel of the device's own"};
     if (recurrent_cell(node.op)) {
       const auto layout = plan::recurrent_layout(graph, node, weight_only_nodes(graph));
       if (layout.ok()) return {true, "a kernel that walks over the steps"};
@@ -67,7 +97,9 @@ class CpuBackend final : public Backend {
                                                  .model = shared_->model,
                                                  .threads = threads,
                                                  .fusion = plan::fusion_policy(
-                                                     shared_->model, threads, request.fusion)}));
+                                                     shared_->model, threads, request.fusion),
+                                                 .kernel_items = line_items}));
+    add_line_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
         request.saved->identity != saved_identity(*shared_->library, program->plan))

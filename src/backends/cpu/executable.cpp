@@ -75,7 +75,13 @@ CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
                   .barrier_before = step.barrier_before,
                   .pointers = static_cast<std::uint32_t>(pointers_.size())};
   switch (step.kind) {
-    case plan::Step::Kind::host: bound.host_call = step.index; break;
+    case plan::Step::Kind::host:
+      bound.host_call = step.index;
+      bound.lines = program_->line_kernels[static_cast<std::size_t>(step.index)].get();
+      if (!bound.lines) break;
+      bound.work_items = bound.lines->work_items();
+      bound.pointers = calls_[static_cast<std::size_t>(step.index)].pointers;
+      break;
     case plan::Step::Kind::loop: bound.loop = step.index; break;
     case plan::Step::Kind::kernel:
       const codegen::LoadedKernel& kernel = program_->kernels[static_cast<std::size_t>(step.index)];
@@ -140,7 +146,7 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
     if (worker == 0 && host_status_.ok()) host_status_ = not_available("The run was cancelled.");
     return;
   }
-  if (step.host_call >= 0) {
+  if (step.host_call >= 0 && !step.lines) {
     if (worker == 0) run_host(step);
     return;
   }
@@ -149,8 +155,10 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   const std::int64_t begin = step.work_items * worker / sharing,
                      end = step.work_items * (worker + 1) / sharing;
   if (begin == end) return;
-  step.function(pointers_.data() + step.pointers, begin, end,
-                scratch_ + program_->scratch_bytes * worker);
+  std::byte* const scratch = scratch_ + program_->scratch_bytes * worker;
+  void* const* buffers = pointers_.data() + step.pointers;
+  if (step.lines) return step.lines->run(buffers, begin, end, scratch);
+  step.function(buffers, begin, end, scratch);
 }
 
 void CpuExecutable::set_inputs(std::span<const void* const> inputs) {

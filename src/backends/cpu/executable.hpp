@@ -11,6 +11,7 @@
 #include "codegen/code_library.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/weights.hpp"
+#include "signal/kernels.hpp"
 
 namespace rlx::cpu {
 
@@ -28,8 +29,9 @@ struct Program {
   std::shared_ptr<const plan::FlatGraph> graph;
   plan::Plan plan;
   std::vector<codegen::LoadedKernel> kernels;
-  std::int64_t scratch_bytes = 0;  ///< of one worker
-  int threads = 1;                 ///< the most that a step uses
+  std::vector<std::unique_ptr<signal::LineKernel>> line_kernels;  ///< by host call; null: none
+  std::int64_t scratch_bytes = 0;                                 ///< of one worker
+  int threads = 1;                                                ///< the most that a step uses
   /// By buffer: the output whose bytes it shares (itself, or what it is taken over by), or -1.
   std::vector<std::int32_t> output_of_buffer;
 };
@@ -61,6 +63,7 @@ class CpuExecutable final : public Executable {
   /// A step with everything resolved to addresses. Positions count in pointers_.
   struct BoundStep {
     codegen::KernelFunction function = nullptr;
+    const signal::LineKernel* lines = nullptr;
     std::int64_t work_items = 0;
     std::int32_t threads = 1;
     bool barrier_before = false;
