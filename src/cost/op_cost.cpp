@@ -26,9 +26,10 @@ double operations_of_element(const Node& node, std::span<const Type* const> inpu
   ScalarBuilder builder(nodes);
   std::vector<ScalarValue> operands;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    operands.push_back(builder.add({.op = ScalarOp::load,
-                                    .dtype = inputs[i] ? inputs[i]->dtype : f32,
-                                    .index = static_cast<std::int32_t>(i)}));
+    operands.push_back(!inputs[i] ? ScalarValue()
+                                  : builder.add({.op = ScalarOp::load,
+                                                 .dtype = inputs[i]->dtype,
+                                                 .index = static_cast<std::int32_t>(i)}));
   }
   node.op.info().scalar(node.op.attributes(), builder, operands);
   double operations = 0;

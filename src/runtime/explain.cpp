@@ -31,7 +31,32 @@ Explanation::Buffer explain_buffer(const plan::BufferPlan& buffer) {
           .last_kernel = buffer.last_step};
 }
 
-Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step) {
+/// What a generated kernel reads and writes. One that writes over a dying operand has its result's
+/// buffer, whose life starts here, at the operand's place.
+void note_buffers(const plan::Plan& plan, std::size_t index, Explanation::Kernel& kernel) {
+  const plan::Step& step = plan.steps[index];
+  const loop::Kernel& code = plan.kernels[static_cast<std::size_t>(step.index)];
+  const auto at = [&](std::int32_t buffer) -> const plan::BufferPlan& {
+    return plan.buffers[static_cast<std::size_t>(buffer)];
+  };
+  const auto starts_here = [&](const plan::BufferPlan& buffer) {
+    return buffer.storage == plan::Storage::arena &&
+           buffer.first_step == static_cast<std::int32_t>(index);
+  };
+  for (std::size_t i = 0; i < step.buffers.size(); ++i) {
+    const plan::BufferPlan& buffer = at(step.buffers[i]);
+    const bool in_place =
+        std::any_of(step.buffers.begin(), step.buffers.end(), [&](std::int32_t other) {
+          return other != step.buffers[i] && starts_here(at(other)) &&
+                 buffer.storage == plan::Storage::arena && at(other).offset == buffer.offset;
+        });
+    const bool written = starts_here(buffer) || (code.buffers[i].written && !in_place);
+    (written ? kernel.writes : kernel.reads).push_back(step.buffers[i]);
+  }
+}
+
+Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
+  const plan::Step& step = plan.steps[index];
   Explanation::Kernel kernel{.name = step.name,
                              .region = step.region,
                              .threads = step.threads,
@@ -65,9 +90,7 @@ Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step)
     kernel.reason = fmt::format("a loop of ({}) steps", loop.steps.size());
     return kernel;
   }
-  const loop::Kernel& code = plan.kernels[static_cast<std::size_t>(step.index)];
-  for (std::size_t i = 0; i < step.buffers.size(); ++i)
-    note(code.buffers[i].written ? kernel.writes : kernel.reads, step.buffers[i]);
+  note_buffers(plan, index, kernel);
   kernel.reason = "generated";
   return kernel;
 }
@@ -89,12 +112,17 @@ Result<Explanation> CompiledGraph::explain() const {
     explanation.buffers.push_back(explain_buffer(buffer));
   if (plan.error_buffer >= 0)
     explanation.buffers[static_cast<std::size_t>(plan.error_buffer)].storage = "flag";
-  for (const plan::Step& step : plan.steps) explanation.kernels.push_back(explain_step(plan, step));
+  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+    explanation.kernels.push_back(explain_step(plan, i));
   explanation.predicted_ms = plan.predicted_ns * 1e-6;
   explanation.questions = plan.questions;
   explanation.planning_ms = plan.planning_ms;
   explanation.claims = program.claims;
   explanation.devices = impl_->session->choice;
+  // The plan tells more than the graph did when the device was chosen.
+  for (DeviceChoice::Candidate& candidate : explanation.devices.candidates) {
+    if (candidate.device == explanation.devices.device) candidate.predicted_ns = plan.predicted_ns;
+  }
   explanation.static_io = profile_graph_io(*program.hir_graph);
   explanation.planned_io = plan::profile_plan_io(plan);
   explanation.memory = query_memory();

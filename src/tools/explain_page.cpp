@@ -17,7 +17,8 @@ constexpr std::string_view style = R"(
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);margin:0;background:#f5f6f8}
 main{max-width:1280px;margin:0 auto;padding:24px}
 h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:0 0 4px}
-section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:16px 18px;margin:14px 0}
+section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:16px 18px;
+ margin:14px 0}
 p{margin:2px 0 10px;color:var(--soft);max-width:96ch}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:10px;margin:14px 0}
 .card{background:#fff;border:1px solid var(--line);border-radius:8px;padding:10px 14px}

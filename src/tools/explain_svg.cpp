@@ -193,10 +193,10 @@ std::string escaped(std::string_view text) {
 
 std::string_view colour_of(std::string_view kind) {
   static const std::map<std::string_view, std::string_view> colours = {
-      {"matmul", "#9ec5f4"}, {"conv", "#9ec5f4"},       {"depthwise", "#a5dfd8"},
-      {"pool", "#a5dfd8"},   {"map", "#fbe3a2"},        {"rows", "#f8c68f"},
-      {"copy", "#d9dbe0"},   {"recurrence", "#d5bdf1"}, {"host", "#f4a3a3"},
-      {"loop", "#e4c1dc"}};
+      {"attention", "#8fa8e8"}, {"matmul", "#9ec5f4"}, {"conv", "#9ec5f4"},
+      {"depthwise", "#a5dfd8"}, {"pool", "#a5dfd8"},   {"map", "#fbe3a2"},
+      {"rows", "#f8c68f"},      {"copy", "#d9dbe0"},   {"recurrence", "#d5bdf1"},
+      {"host", "#f4a3a3"},      {"loop", "#e4c1dc"}};
   const auto found = colours.find(kind.substr(0, kind.find_first_of(" .:")));
   return found == colours.end() ? "#cfd8c4" : found->second;
 }

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
+#include "graph/op_info.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx {
@@ -136,6 +138,38 @@ TEST(CostModel, flops_come_from_the_rules_of_the_ops) {
   EXPECT_EQ(node_cost(graph, graph.node(moved.id())).bytes, 0);
   const Value curve = gelu(q);
   EXPECT_GT(node_cost(graph, graph.node(curve.id())).flops, 10.0 * 2 * 4 * 16 * 8);
+}
+
+/// Every op of the table, on its samples: the laws of costs.
+TEST(CostModel, no_op_costs_less_than_nothing_or_less_for_a_larger_shape) {
+  for (const OpInfo* info : all_ops()) {
+    for (const Sample& sample : info->samples()) {
+      Graph graph;
+      std::vector<Value> inputs;
+      for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+        const bool absent = std::find(sample.absent.begin(), sample.absent.end(),
+                                      static_cast<int>(i)) != sample.absent.end();
+        inputs.push_back(absent ? Value()
+                                : graph.input(std::to_string(i), sample.inputs[i].dtype,
+                                              sample.inputs[i].shape));
+      }
+      const std::vector<Value> results = graph.add(sample.op, inputs);
+      if (results.empty()) continue;
+      const NodeCost cost = node_cost(graph, graph.node(results[0].id()));
+      EXPECT_GE(cost.flops, 0) << info->name;
+      EXPECT_GE(cost.bytes, 0) << info->name;
+      EXPECT_TRUE(std::isfinite(cost.flops)) << info->name;
+      // Twice as many rows of an elementwise op are twice the work.
+      if (!info->scalar || sample.inputs.size() != 1 || sample.inputs[0].shape.empty()) continue;
+      Graph larger;
+      Shape shape = sample.inputs[0].shape;
+      shape[0] = Dim(2) * shape[0];
+      const Value twice = larger.add(
+          sample.op, std::vector<Value>{larger.input("x", sample.inputs[0].dtype, shape)})[0];
+      EXPECT_DOUBLE_EQ(node_cost(larger, larger.node(twice.id())).flops, 2 * cost.flops)
+          << info->name;
+    }
+  }
 }
 
 TEST(CostModel, a_scan_costs_its_body_for_each_step) {

@@ -1,0 +1,158 @@
+// rlx explain: the JSON contract, the text, the trace and the page.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/command.hpp"
+
+namespace rlx {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Explain : public testing::Test {
+ protected:
+  const TestFolder folder;
+  const std::string model = folder.write("block.rlx", R"(rlx 1
+graph {
+  %0 = input() {name = "x", shape = [32, 64]}
+  %1 = input() {name = "w", shape = [64, 64]}
+  %2 = dot_general(%0, %1) {a_contract = [1], b_contract = [0]}
+  %3 = relu(%2)
+  %4 = add(%3, %0)
+  %5 = exp(%4)
+  %6 = transpose(%5) {perm = [1, 0]}
+  output "y" = %4
+  output "z" = %6
+})");
+
+  json explained(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"explain", model, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Called called = call_rlx(arguments);
+    EXPECT_EQ(called.exit_code, 0) << called.err;
+    return json::parse(called.out, nullptr, false);
+  }
+};
+
+TEST_F(Explain, json_has_kernels_questions_and_devices) {
+  const json document = explained();
+  ASSERT_TRUE(document["kernels"].is_array());
+  ASSERT_FALSE(document["kernels"].empty());
+  double sum = 0;
+  for (const json& kernel : document["kernels"]) {
+    EXPECT_GT(kernel["predicted_us"], 0);
+    EXPECT_FALSE(kernel["reason"].get<std::string>().empty());
+    EXPECT_FALSE(kernel.contains("measured_us"));
+    sum += kernel["predicted_us"].get<double>();
+  }
+  EXPECT_GT(document["predicted_ms"].get<double>() * 1e3, sum * 0.99);
+  EXPECT_EQ(document["device"], "cpu");
+  EXPECT_FALSE(document["device_reason"].get<std::string>().empty());
+  ASSERT_FALSE(document["questions"].empty());
+  for (const json& question : document["questions"]) {
+    EXPECT_GE(question["before"]["kernel_launches"], question["after"]["kernel_launches"]);
+    EXPECT_TRUE(question["fused"].is_boolean());
+    EXPECT_TRUE(question["score_ns"].is_number());
+  }
+  ASSERT_EQ(document["devices"].size(), 7u);
+  int chosen = 0;
+  for (const json& device : document["devices"]) {
+    chosen += device["chosen"] ? 1 : 0;
+    EXPECT_FALSE(device["reason"].get<std::string>().empty()) << device;
+  }
+  EXPECT_EQ(chosen, 1);
+}
+
+TEST_F(Explain, every_read_of_the_arena_was_written_before) {
+  const json document = explained();
+  std::set<int> written;
+  for (const json& kernel : document["kernels"]) {
+    for (const int buffer : kernel["reads"]) {
+      const bool in_arena =
+          document["buffers"][static_cast<std::size_t>(buffer)]["storage"] == "arena";
+      EXPECT_TRUE(!in_arena || written.contains(buffer)) << kernel;
+    }
+    for (const int buffer : kernel["writes"]) written.insert(buffer);
+  }
+}
+
+TEST_F(Explain, the_same_model_is_explained_alike) {
+  json first = explained(), second = explained();
+  first.erase("planning_ms"), second.erase("planning_ms");
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(Explain, without_fusion_nothing_is_asked) {
+  const json fused = explained();
+  setenv("RLX_DISABLE_FUSION", "1", 1);
+  const json apart = explained();
+  unsetenv("RLX_DISABLE_FUSION");
+  EXPECT_TRUE(apart["questions"].empty());
+  EXPECT_GT(apart["kernels"].size(), fused["kernels"].size());
+  EXPECT_GT(apart["plan_io"]["device_traffic_bytes"], fused["plan_io"]["device_traffic_bytes"]);
+}
+
+TEST_F(Explain, measured_times_stand_beside_predicted_ones) {
+  const json document = explained({"--measure"});
+  EXPECT_GT(document["measured_ms"], 0);
+  for (const json& kernel : document["kernels"]) EXPECT_GE(kernel["measured_us"], 0);
+}
+
+TEST_F(Explain, text_names_kernels_questions_and_devices) {
+  const Called called = call_rlx({"explain", model});
+  ASSERT_EQ(called.exit_code, 0) << called.err;
+  EXPECT_THAT(called.out, HasSubstr("block.rlx: "));
+  EXPECT_THAT(called.out, HasSubstr("dot_general+relu+add"));
+  EXPECT_THAT(called.out, HasSubstr("fusion questions: "));
+  EXPECT_THAT(called.out, HasSubstr("before: 2 launches"));
+  EXPECT_THAT(called.out, HasSubstr("device: CPU"));
+  EXPECT_THAT(called.out, HasSubstr("not available: not built in"));
+}
+
+TEST_F(Explain, the_trace_is_a_list_of_events) {
+  const std::string path = folder.path("trace.json");
+  const json document = explained({"--trace", path, "--measure"});
+  const json trace = json::parse(read_file(path), nullptr, false);
+  ASSERT_TRUE(trace["traceEvents"].is_array());
+  std::size_t predicted = 0, measured = 0, counters = 0;
+  for (const json& event : trace["traceEvents"]) {
+    predicted += event.value("cat", "") == "predicted" ? 1 : 0;
+    measured += event.value("cat", "") == "measured" ? 1 : 0;
+    counters += event["ph"] == "C" ? 1 : 0;
+    EXPECT_GE(event.value("dur", 0.0), 0);
+  }
+  EXPECT_EQ(predicted, document["kernels"].size());
+  EXPECT_EQ(measured, document["kernels"].size());
+  EXPECT_EQ(counters, document["kernels"].size());
+}
+
+TEST_F(Explain, the_page_holds_everything_itself) {
+  const std::string path = folder.path("page.html");
+  explained({"--html", path});
+  const std::string page = read_file(path);
+  EXPECT_THAT(page, HasSubstr("<!doctype html>"));
+  for (const char* part : {"The plan as a graph", "The arena over time", "Where the time goes",
+                           "What the planner asked", "Devices", "<svg"})
+    EXPECT_THAT(page, HasSubstr(part));
+  for (const char* outside : {"http:", "https:", "<script", "<link", "@import"})
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
+}
+
+TEST_F(Explain, what_cannot_be_written_is_an_error) {
+  const Called called = call_rlx({"explain", model, "--html", folder.path("absent/page.html")});
+  EXPECT_EQ(called.exit_code, 3);
+  EXPECT_THAT(called.err, HasSubstr("cannot be written"));
+}
+
+TEST_F(Explain, a_device_that_is_not_there_is_exit_code_four) {
+  const Called called = call_rlx({"explain", model, "--device", "cuda"});
+  EXPECT_EQ(called.exit_code, 4);
+  EXPECT_THAT(called.err, HasSubstr("The device (cuda) is not available: not built in."));
+}
+
+}  // namespace
+}  // namespace rlx
