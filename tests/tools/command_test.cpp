@@ -83,8 +83,6 @@ TEST_F(Command, UnsupportedOpsAreNamed) {
 
 TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
   expect_error(4, {"run", model, "--device", "tpu"}, "tpu");
-  expect_error(4, {"compile", model}, "compile");
-  expect_error(4, {"compile", model, "-o", "x"}, "compile");
   expect_error(4, {"run", model, "--input", "x0=" + folder.write("a.wav", "")}, "a.wav");
   expect_error(4, {"bench", model, "--roofline", "x"}, "--roofline");
 }
