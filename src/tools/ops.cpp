@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/op_info.hpp"
+#include "rlx/support.hpp"
 #include "tools/options.hpp"
 
 namespace rlx::tools {
@@ -63,19 +64,41 @@ constexpr Rule rules[] = {
      [](const OpInfo& info) { return !info.samples().empty(); }},
 };
 
+/// How each device that is there runs each op, by op.
+using Support = std::map<std::string, std::map<std::string, OpSupport>>;
+
+Support support_matrix() {
+  Support matrix;
+  for (const DeviceInfo& info : devices()) {
+    const auto support = info.available ? op_support(info.device) : std::vector<OpSupport>();
+    if (!support.ok()) continue;
+    for (const OpSupport& entry : *support)
+      matrix[entry.op][std::string(name_of(info.device))] = entry;
+  }
+  return matrix;
+}
+
 void print_table() {
+  Support matrix = support_matrix();
   fmt::print("{:<22} {:<15} {:<15} {:>6}", "op", "family", "kind", "inputs");
   for (const Rule& rule : rules) fmt::print(" {:<7}", rule.title);
-  fmt::print(" known as\n");
+  fmt::print(" {:<12} known as\n", "runs");
   for (const OpInfo* info : all_ops()) {
     fmt::print("{:<22} {:<15} {:<15} {:>6}", info->name, info->family, kind_of(*info),
                inputs_text(*info));
     for (const Rule& rule : rules) fmt::print(" {:<7}", rule.has(*info) ? "yes" : "-");
-    fmt::print(" {}\n", face_of(info->name));
+    std::string runs, reasons;
+    for (const auto& [device, support] : matrix[std::string(info->name)]) {
+      runs += fmt::format("{}{}:{}", runs.empty() ? "" : " ", device, name_of(support.route));
+      const bool told = support.route == OpRoute::mixed || support.route == OpRoute::host;
+      if (told) reasons += fmt::format("    {}: {}\n", device, support.reason);
+    }
+    fmt::print(" {:<12} {}\n{}", runs, face_of(info->name), reasons);
   }
 }
 
 void print_json() {
+  Support matrix = support_matrix();
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const OpInfo* info : all_ops()) {
     nlohmann::ordered_json row{{"op", info->name},
@@ -85,6 +108,9 @@ void print_json() {
                                {"inputs_max", info->max_inputs},
                                {"known_as", face_of(info->name)}};
     for (const Rule& rule : rules) row[std::string(rule.title)] = rule.has(*info);
+    for (const auto& [device, support] : matrix[std::string(info->name)]) {
+      row["devices"][device] = {{"runs", name_of(support.route)}, {"reason", support.reason}};
+    }
     list.push_back(std::move(row));
   }
   fmt::print("{}\n", list.dump(1));
