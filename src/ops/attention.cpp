@@ -221,7 +221,7 @@ Value masked_softmax(Value scores) {
   const Value max = max_over(scores, {-1}, true);
   const Value hidden = equal(max, constant(-INFINITY));
   const Value powers = exp(scores - select(hidden, constant(0), max));
-  return powers / select(hidden, constant(1), sum(powers, {-1}, true));
+  return powers * reciprocal(select(hidden, constant(1), sum(powers, {-1}, true)));
 }
 
 Value masked_scores(const op::Attention& a, Value scores, Value mask, const Dim& kv_heads,

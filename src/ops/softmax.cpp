@@ -60,7 +60,8 @@ struct Rules<op::Softmax> : AxisRules<op::Softmax> {
   static Values body(const op::Softmax& a, Graph&, std::span<const Value> inputs) {
     const Value x = widened(inputs[0]);
     const Value powers = exp(x - max_over(x, {a.axis}, true));
-    return {cast(powers / sum(powers, {a.axis}, true), inputs[0].dtype())};
+    // One division for a row: the sum is at least 1.
+    return {cast(powers * reciprocal(sum(powers, {a.axis}, true)), inputs[0].dtype())};
   }
   static OpCost cost(const op::Softmax&, std::span<const Type* const> inputs,
                      std::span<const Type> results) {

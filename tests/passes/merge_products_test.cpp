@@ -88,7 +88,7 @@ TEST(MergeProducts, weights_that_come_too_late_stay) {
   EXPECT_EQ(products_after(attention_block(true)), 3);
 }
 
-// sigmoid(x a) * (x b): the epilogues of two products do it; merged it would be a kernel of its own.
+// sigmoid(x a) * (x b): the epilogues of two products do it; after a merge it would be a kernel.
 TEST(MergeProducts, gates_stay) {
   Graph graph;
   const Value x = graph.input("x", f32, {4, 8}), a = weight(graph, {8, 6}, 1),

@@ -192,6 +192,17 @@ TEST(Recognise, scales_of_views_move_behind_the_product) {
   EXPECT_TRUE(same.nodes().back().op.is<op::DotGeneral>());
 }
 
+TEST(Recognise, division_by_a_number_is_a_product) {
+  EXPECT_EQ(count<op::Div>(recognised(of_x([](Graph& g, Value x) { return x / number(g, 3); }))),
+            0);
+  const std::function<Value(Graph&, Value)> others[] = {
+      [](Graph& g, Value x) { return number(g, 3) / (x * x + number(g, 1)); },
+      [](Graph& g, Value x) { return x / (x * x + number(g, 1)); },
+      [](Graph& g, Value x) { return x / number(g, 1e-35); },
+  };
+  for (const auto& other : others) EXPECT_EQ(count<op::Div>(recognised(of_x(other))), 1);
+}
+
 /// softmax(q * repeat(k)^T * 0.5 + mask) * repeat(v), `scores_too`: with the scores as an output.
 Graph repeated(bool side_by_side, bool scores_too) {
   Graph graph;
