@@ -135,6 +135,21 @@ void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
 
 namespace {
 
+/// One column of C whose products run along k: B is kept dense in the order of k then.
+bool suits_products(const View& x, std::size_t spatial, const loop::Contraction& c) {
+  constexpr std::int64_t shortest_run = 16, most_elements = 48 * 1024;
+  if (c.n != 1 || c.m_extents.back() < shortest_run) return false;
+  const std::int64_t channels = c.k_extents[spatial], taps = c.k_extents[spatial - 1];
+  const bool lines = !c.a_guards.empty();
+  std::int64_t run = channels == 1 ? taps : channels;
+  if (c.a_k_strides[channels == 1 ? spatial - 1 : spatial] != 1) return false;
+  if (channels > 1 && c.a_k_strides[spatial - 1] == channels) run *= taps;
+  if (lines && (taps == 1 || x.strides[spatial] != channels)) return false;
+  const std::int64_t count = element_count(c.k_extents) / (taps * channels);
+  if (count * (x.dims[spatial] + 2 * taps) * channels > most_elements && lines) return false;
+  return run >= shortest_run;
+}
+
 /// Few planes of an image (colours of a first layer): k runs over channels before the taps of
 /// a row, so that these are one run of a line.
 void order_planes(const View& x, std::size_t spatial, loop::Contraction& c) {
@@ -157,6 +172,16 @@ void order_planes(const View& x, std::size_t spatial, loop::Contraction& c) {
 }
 
 }  // namespace
+
+void PlanBuilder::set_column(const View& w, loop::Contraction& c, KernelBuffers& buffers) {
+  View column{w.base, w.offset, c.k_extents, c.b_k_strides};
+  const Type type{f32, {element_count(c.k_extents)}};
+  c.b_k_strides = View::dense(w.base, c.k_extents).strides;
+  c.b_n_stride = 1;
+  c.b_offset = 0;
+  c.b_buffer = buffers.number(
+      add_weight({.view = std::move(column), .dtype = f32, .bytes = type.bytes()}, type), false);
+}
 
 void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Region& region,
                                 loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
@@ -200,7 +225,12 @@ void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Re
     c.a_guards.push_back(std::move(guard));
   }
   if (conv.groups == 1) order_planes(x.view, spatial, c);
-  set_b(root.inputs[1], w, c, buffers);
+  if (conv.groups == 1 && regions_.weight_only[static_cast<std::size_t>(root.inputs[1].node)] &&
+      graph_.type(root.inputs[1]).dtype == f32 && suits_products(x.view, spatial, c)) {
+    set_column(w, c, buffers);
+  } else {
+    set_b(root.inputs[1], w, c, buffers);
+  }
   set_domain(c, domain);
   const bool grouped = conv.groups > 1;
   domain.map = [grouped, columns](const std::vector<std::int64_t>& axes) {

@@ -65,6 +65,8 @@ class PlanBuilder {
                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
   /// B packed once where it is a weight, else read where it lies.
   void set_b(ValueId value, const View& b, loop::Contraction& c, KernelBuffers& buffers);
+  /// B of a convolution to one channel, dense in the order of its k dims.
+  void set_column(const View& w, loop::Contraction& c, KernelBuffers& buffers);
   void describe_conv(const Node& root, const op::Conv& conv, const Region& region,
                      loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
   /// The nodes behind a contraction: maps on its tiles; from the first reduction on, a nest over

@@ -138,6 +138,57 @@ TEST(ContractionConvolution, few_channels_are_copied_with_their_margins) {
                 .padding = 0});
 }
 
+/// To one channel, with dense weights.
+void check_column(const Convolution& shape, bool planar) {
+  for (const Target& target : host_targets()) {
+    loop::Kernel kernel = planar ? planar_convolution(shape, target) : convolution(shape, target);
+    auto& c = std::get<loop::Contraction>(kernel.body);
+    c.b_packed = false;
+    c.batch_extents.clear(), c.a_batch_strides.clear(), c.b_batch_strides.clear();
+    for (loop::Guard& guard : c.a_guards) guard.coefficients.erase(guard.coefficients.begin());
+    auto& strides = c.stores[0].access.strides;
+    strides.erase(strides.begin());
+    c.b_k_strides = {c.k_extents[1] * c.k_extents[2], c.k_extents[2], 1};
+    kernel.buffers[1].elements = c.k_extents[0] * c.k_extents[1] * c.k_extents[2];
+    expect_as_interpreted(kernel, target, 1e-5, 1);
+  }
+}
+
+TEST(ContractionConvolution, one_channel_sums_along_k) {
+  for (const std::int64_t channels : {1, 8, 16, 33}) {
+    for (const std::int64_t stride : {1, 2}) {
+      SCOPED_TRACE(channels);
+      check_column({.images = 2,
+                    .height = 7,
+                    .width = 41,
+                    .channels = channels,
+                    .filters = 1,
+                    .kernel = 5,
+                    .stride = stride,
+                    .padding = 2},
+                   false);
+      check_column({.images = 1,
+                    .height = 5,
+                    .width = 40,
+                    .channels = channels,
+                    .filters = 1,
+                    .kernel = 1,
+                    .stride = stride,
+                    .padding = 0},
+                   false);
+    }
+  }
+  check_column({.images = 1,
+                .height = 19,
+                .width = 70,
+                .channels = 1,
+                .filters = 1,
+                .kernel = 19,
+                .padding = 0},
+               true);
+  check_column({.images = 1, .height = 4, .width = 9, .channels = 20, .filters = 1}, false);
+}
+
 TEST(ContractionConvolution, margins_wider_than_the_image) {
   check({.images = 1, .height = 3, .width = 4, .channels = 3, .filters = 5, .padding = 9});
   check_planar({.images = 1,

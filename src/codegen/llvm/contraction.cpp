@@ -463,6 +463,7 @@ Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& 
   const ContractionPlan plan = plan_contraction(
       contraction, a, b, {emitter.machine.vector_bytes, emitter.machine.registers});
   const ContractionContext context{emitter, contraction, plan};
+  if (suits_dots(context)) return emit_dots(context);
   return ContractionEmitter(context).emit();
 }
 

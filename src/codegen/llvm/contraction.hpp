@@ -81,6 +81,12 @@ llvm::Function* emit_panel_copy(const ContractionContext& context);
 /// as they are.
 llvm::Function* emit_line_copy(const ContractionContext& context);
 
+/// Whether emit_dots serves: one column, of which B lies side by side along the run of k.
+bool suits_dots(const ContractionContext& context);
+
+/// The whole body, with lanes along k.
+KernelShape emit_dots(const ContractionContext& context);
+
 /// void(ptr buffers, ptr tile, i64 batch, i64 row, i64 rows, i64 column): the epilogue's nodes and
 /// stores over a tile of `rows` rows of block_columns accumulators.
 llvm::Function* emit_tile_epilogue(const ContractionContext& context);

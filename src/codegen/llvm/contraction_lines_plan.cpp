@@ -174,11 +174,13 @@ void plan_lines(const loop::Contraction& c, const std::vector<const loop::Guard*
                 std::vector<AddressDim> k, ContractionPlan& plan) {
   constexpr std::int64_t least_columns = 8;
   const bool simple = guards.empty() && plan.m.size() <= 1;
-  if (simple || !c.b_packed || !c.row_epilogue.nodes.empty() || c.m_extents.empty()) return;
+  const bool dots = c.n == 1 && !c.b_packed && c.batch_extents.empty();
+  if (simple || !(c.b_packed || dots) || !c.row_epilogue.nodes.empty() || c.m_extents.empty())
+    return;
   if (c.m_extents.back() < least_columns) return;
   const auto geometry = LinePlanner(c, guards).geometry();
   if (!geometry || c.k_extents[static_cast<std::size_t>(geometry->tap_dim)] == 1) return;
-  if (geometry->channels >= long_run) return;
+  if (geometry->channels >= long_run && !dots) return;
   LinePlan line = describe_lines(c, guards, *geometry);
   constexpr std::int64_t widest_element = 4;
   if (line.count() * line.pitch * widest_element > line_bytes_limit) return;
