@@ -152,6 +152,7 @@ Result<std::vector<Outputs>> CompiledGraph::sync_pending() {
 void CompiledGraph::cancel() {
   if (impl_->queue) impl_->queue->drop(cancelled());
   if (impl_->bound) impl_->bound->executable->cancel();
+  if (impl_->active) impl_->active->bound->executable->cancel();
 }
 
 Result<std::vector<Outputs>> CompiledGraph::run_pipelined(

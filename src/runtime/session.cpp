@@ -82,6 +82,8 @@ Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& o
   for (const auto& [name, dims] : options.input_dims)
     key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
   key += fmt::format("{}", fmt::join(options.outputs, ","));
+  for (const CompileOptions::Feed& feed : options.feeds)
+    key += fmt::format(";{}->{}", feed.output, feed.input);
   const std::lock_guard lock(impl_->mutex);
   auto& programs = impl_->programs;
   for (auto it = programs.begin(); it != programs.end(); ++it) {
