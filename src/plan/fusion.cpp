@@ -224,7 +224,8 @@ FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool en
   policy.operations_per_ns = lanes / std::max(model.op(ScalarOp::add), 1e-3);
   if (model.calibrated) {
     policy.gate.dispatch_ns = model.kernel + model.item + (threads > 1 ? model.barrier : 0);
-    policy.gate.memory_bw = model.read[static_cast<std::size_t>(cost::Level::l3)];
+    // What a kernel hands to the next one lies in L2 as a rule.
+    policy.gate.memory_bw = model.read[static_cast<std::size_t>(cost::Level::l2)];
   }
   return policy;
 }

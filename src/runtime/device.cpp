@@ -8,6 +8,7 @@
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "rlx/calibration.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/ops.hpp"
 
@@ -31,6 +32,15 @@ std::string reason_against(const Graph& graph) {
   return "";
 }
 
+/// Calibrated where the cache folder has the figures, else the preset. Measures nothing.
+std::optional<BackendCostModel> cost_model_of(const DeviceInfo& info) {
+  if (info.available) {
+    const Result<Calibration> calibration = Calibration::load(info.device);
+    if (calibration.ok()) return calibration->cost_model();
+  }
+  return BackendCostModel::preset(info.device, default_thread_count());
+}
+
 std::vector<DeviceFacts> facts_of_this_machine(const Graph& graph) {
   std::vector<DeviceFacts> facts;
   const std::string against = reason_against(graph);
@@ -39,7 +49,7 @@ std::vector<DeviceFacts> facts_of_this_machine(const Graph& graph) {
                      .available = info.available,
                      .runs_graph = against.empty(),
                      .reason = info.available ? against : info.reason,
-                     .model = BackendCostModel::preset(info.device, default_thread_count())});
+                     .model = cost_model_of(info)});
   }
   return facts;
 }
