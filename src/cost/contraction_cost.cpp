@@ -12,8 +12,9 @@ namespace {
 class ContractionCost {
  public:
   ContractionCost(const loop::Contraction& contraction, std::span<const loop::Buffer> buffers,
-                  const MachineModel& model)
+                  const MachineModel& model, bool chained)
       : contraction_(contraction),
+        chained_(chained),
         buffers_(buffers),
         model_(model),
         a_dtype_(buffers[static_cast<std::size_t>(contraction.a_buffer)].dtype),
@@ -29,10 +30,10 @@ class ContractionCost {
     double block_ns =
         d(plan_.short_blocks) * block(plan_.one_height ? plan_.block_rows + 1 : plan_.block_rows);
     if (tall > 0) block_ns += tall * block(plan_.block_rows + 1);
-    work.compute += calls * block_ns;
+    work.compute += calls * block_ns * taps_inside();
     work.compute += border_ns() * calls;
     work.compute += epilogue_ns();
-    work.overhead += calls * d(plan_.row_blocks) * model_.row_block + work.items * model_.item;
+    work.overhead += calls * d(plan_.row_blocks) * block_overhead() + work.items * model_.item;
     add_panels(work);
     work.flops += 2 * batches * d(plan_.rows) * d(plan_.columns) * d(plan_.depth);
     if (!contraction_.row_epilogue.nodes.empty()) {
@@ -43,6 +44,12 @@ class ContractionCost {
       work.flops += rows.flops;
     }
     add_streams(work);
+    work.b_share = sequential_share * taps_inside();
+    // B arrives while the first block of rows is made, A while the first block of columns is.
+    const double a = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
+    const double b = d(plan_.columns) * d(plan_.depth) * static_cast<double>(size_of(b_dtype_));
+    const double c = d(plan_.rows) * d(plan_.columns) * 4;
+    work.beside = (a / column_blocks + b / d(plan_.row_blocks) + c) / (a + b + c);
   }
 
  private:
@@ -62,7 +69,9 @@ class ContractionCost {
     const double sets = std::clamp<double>(std::floor(8 / registers), 1, 4);
     const double multiply = registers / model_.fma_per_cycle *
                             (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
-    const double loads = (d(rows) + plan_.vectors) / model_.loads_per_cycle;
+    // Many rows at no constant distance have their addresses in memory.
+    const double addresses = scattered() && rows > 8 ? d(rows) : 0;
+    const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;
     const double latency = model_.fma_latency / sets;
     double ns = std::max({multiply, loads, latency}) * model_.cycle;
     const DType columns =
@@ -76,6 +85,44 @@ class ContractionCost {
     // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
     const double ends = (model_.fma_latency + d(rows) * plan_.vectors) * model_.cycle;
     return d(plan_.panel_steps) * step(rows) + ends;
+  }
+
+  /// Rows at no constant distance need an address each.
+  double block_overhead() const {
+    double taps = 1;  // each run over the innermost k dim begins with an address
+    for (std::size_t i = 0; i + 1 < plan_.k_open.size(); ++i) taps *= d(plan_.k_open[i].extent);
+    return (scattered() ? model_.row_block * 6 : model_.row_block) + (taps - 1) * model_.tap / 3;
+  }
+  bool scattered() const { return !plan_.uniform_rows || !plan_.guards.empty(); }
+
+  /// The share of taps that any row of a block needs: where images are small whole taps lie
+  /// outside.
+  double taps_inside() const {
+    double share = 1;
+    const std::size_t first = contraction_.batch_extents.size();
+    const std::size_t first_k = first + contraction_.m_extents.size();
+    for (const loop::Guard& guard : contraction_.a_guards) {
+      std::size_t m = contraction_.m_extents.size(), k = contraction_.k_extents.size();
+      for (std::size_t i = 0; i < contraction_.m_extents.size(); ++i)
+        if (guard.coefficients[first + i] != 0) m = i;
+      for (std::size_t i = 0; i < contraction_.k_extents.size(); ++i)
+        if (guard.coefficients[first_k + i] != 0) k = i;
+      if (m == contraction_.m_extents.size() || k == contraction_.k_extents.size()) continue;
+      const bool together = m + 1 == contraction_.m_extents.size();  // rows of one block differ
+      const std::int64_t points = std::min<std::int64_t>(contraction_.m_extents[m], 4096);
+      double inside = 0;
+      for (std::int64_t tap = 0; tap < contraction_.k_extents[k]; ++tap) {
+        double here = 0;
+        for (std::int64_t i = 0; i < points; ++i) {
+          const std::int64_t at = guard.offset + guard.coefficients[first + m] * i +
+                                  guard.coefficients[first_k + k] * tap;
+          if (at >= 0 && at < guard.extent) here += 1;
+        }
+        inside += together ? (here > 0 ? 1 : 0) : here / d(std::max<std::int64_t>(points, 1));
+      }
+      share *= inside / d(std::max<std::int64_t>(contraction_.k_extents[k], 1));
+    }
+    return share;
   }
 
   /// Blocks that touch the border find the rows of every tap anew.
@@ -137,16 +184,19 @@ class ContractionCost {
     }
     const double one = std::max({alu, loads / model_.loads_per_cycle * model_.cycle,
                                  stores / model_.stores_per_cycle * model_.cycle});
-    return tiles * one;
+    // The last tile has nobody to hide behind.
+    return tiles * one + 4 * alu;
   }
 
   /// Panels that items copy into their scratch.
   void add_panels(KernelWork& work) const {
     if (plan_.column_source != codegen::ColumnSource::scratch) return;
     const double elements = d(plan_.depth) * d(plan_.block_columns) * d(plan_.column_blocks);
-    const double times = d(plan_.batches) * (plan_.whole_rows ? d(plan_.row_groups) : 1);
+    const double times =
+        d(plan_.batches) * (plan_.whole_rows && !chained_ ? d(plan_.row_groups) : 1);
     const bool contiguous = contraction_.b_n_stride == 1 || contraction_.b_packed;
-    const double per_vector = contiguous ? 2 * model_.cycle : model_.gather_lane_ns * plan_.lanes;
+    const double per_vector =
+        contiguous ? 2 * model_.cycle : model_.gather_lane_ns * plan_.lanes / 2;
     work.compute += times * elements / plan_.lanes * per_vector;
   }
 
@@ -157,14 +207,15 @@ class ContractionCost {
         d(plan_.depth) * d(plan_.block_columns) * static_cast<double>(size_of(b_dtype_));
     const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
     const double batches = d(plan_.batches);
-    const double groups = plan_.whole_rows ? d(plan_.row_groups) : 1;
+    const double groups = plan_.whole_rows && !chained_ ? d(plan_.row_groups) : 1;
     // The panel comes back for every row block, unless it stays in L1.
     const double again = batches * d(plan_.column_blocks) *
                          (d(plan_.row_blocks) - (plan_.whole_rows ? groups : 1)) * panel;
-    if (panel > 0.8 * l1) work.read[panel > 0.8 * l2 ? 2 : 1] += again;
+    if (panel > 0.8 * l1) work.read[panel > 0.8 * l2 ? 2 : 1] += sequential_share * again;
     // A comes back for every column block.
     const double a_again = batches * (d(plan_.column_blocks) - 1) * a_bytes;
-    if (a_bytes > 0.5 * l1) work.read[a_bytes > 0.7 * l2 ? 2 : 1] += a_again;
+    const double a_kept = a_bytes / groups;  // whole rows are finished group by group
+    if (a_kept > 0.5 * l1) work.read[a_kept > 0.7 * l2 ? 2 : 1] += sequential_share * a_again;
     if (plan_.whole_rows && groups > 1) {
       const double b_bytes = panel * d(plan_.column_blocks);
       work.read[b_bytes > 0.7 * l2   ? 2
@@ -174,6 +225,7 @@ class ContractionCost {
   }
 
   const loop::Contraction& contraction_;
+  const bool chained_;  ///< a stage of a chain: panels stay for all rows of a batch
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
   const DType a_dtype_, b_dtype_;
@@ -183,8 +235,9 @@ class ContractionCost {
 }  // namespace
 
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
-                     std::span<const loop::Buffer> buffers, const MachineModel& model) {
-  ContractionCost(contraction, buffers, model).add_to(work);
+                     std::span<const loop::Buffer> buffers, const MachineModel& model,
+                     bool chained) {
+  ContractionCost(contraction, buffers, model, chained).add_to(work);
 }
 
 }  // namespace rlx::cost

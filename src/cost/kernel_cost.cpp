@@ -17,6 +17,22 @@ double overlapped(double compute, double memory) {
   return longer <= 0 ? 0 : longer * std::cbrt(1 + std::pow(shorter / longer, 3));
 }
 
+/// Cache lines of code that run at least once, roughly.
+double code_lines_of(const loop::Kernel& kernel) {
+  const auto nodes = [](const std::vector<ScalarNode>& list) {
+    return 2 + static_cast<double>(list.size());
+  };
+  const auto contraction = [&](const loop::Contraction& c) {
+    return 16 + nodes(c.nodes) +
+           (c.row_epilogue.nodes.empty() ? 0 : 8 + nodes(c.row_epilogue.nodes));
+  };
+  if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) return 4 + nodes(nest->nodes);
+  if (const auto* one = std::get_if<loop::Contraction>(&kernel.body)) return contraction(*one);
+  if (const auto* chain = std::get_if<loop::Chain>(&kernel.body))
+    return contraction(chain->first) + contraction(chain->second);
+  return 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
+}
+
 }  // namespace
 
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
@@ -28,6 +44,10 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     default: break;
   }
   double ns = model.op(node.op);
+  // A power that is known when code is made needs no logarithm of its own.
+  if (node.op == ScalarOp::pow && node.b >= 0 &&
+      nodes[static_cast<std::size_t>(node.b)].op == ScalarOp::constant)
+    ns *= 0.16;
   const bool compares = node.op >= ScalarOp::equal && node.op <= ScalarOp::greater_equal;
   const DType dtype =
       compares && node.a >= 0 ? nodes[static_cast<std::size_t>(node.a)].dtype : node.dtype;
@@ -98,15 +118,28 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_traffic(work, kernel, residencies, points, model);
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     add_contraction(work, *contraction, kernel.buffers, model);
-    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+    KernelWork traffic;
+    add_traffic(traffic, kernel, residencies, HUGE_VAL, model);
+    // B comes in one piece from the caches; memory is as slow for it as for all else.
+    const auto b = static_cast<std::size_t>(contraction->b_buffer);
+    KernelWork of_b;
+    add_read(of_b, kernel.buffers[b], b < residencies.size() ? &residencies[b] : nullptr, HUGE_VAL,
+             model);
+    for (std::size_t level = 0; level < level_count; ++level) {
+      const double less = level < 3 && !kernel.buffers[b].written ? 1 - work.b_share : 0;
+      work.read[level] += std::max(traffic.read[level] - less * of_b.read[level], 0.0);
+      work.written[level] += traffic.written[level];
+    }
+    work.crossing += traffic.crossing;
   } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
     add_contraction(work, chain->second, kernel.buffers, model);
-    add_contraction(work, chain->first, kernel.buffers, model);  // last: its rows are the items
+    add_contraction(work, chain->first, kernel.buffers, model,
+                    true);  // last: its rows are the items
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
   } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
     KernelWork second;
-    add_contraction(work, chain->first, kernel.buffers, model);
-    add_contraction(second, chain->second, kernel.buffers, model);
+    add_contraction(work, chain->first, kernel.buffers, model, true);
+    add_contraction(second, chain->second, kernel.buffers, model, true);
     work.compute += second.compute;
     work.overhead += second.overhead;
     work.flops += second.flops;
@@ -118,20 +151,24 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     work.items = batches * std::clamp(rows / 24, 1.0, std::max(1.0, std::ceil(32 / batches)));
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
   } else {
-    add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
+    // R comes in one piece, too.
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
+    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= sequential_share;
+    add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
   }
+  work.code_lines = code_lines_of(kernel);
   return work;
 }
 
-KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads) {
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads, Level code) {
   const double items = std::max(work.items, 1.0);
   const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
   // The worker with the most items.
   const double share = std::ceil(items / workers) / items;
   KernelTime time;
   time.compute = work.compute * share + work.copied;
-  time.overhead = model.kernel + work.overhead * share;
+  time.overhead = model.kernel + work.overhead * share +
+                  work.code_lines * model.code_line[static_cast<std::size_t>(code)];
   for (std::size_t level = 0; level < level_count; ++level) {
     double read = model.read[level], write = model.write[level];
     if (workers > 1) {
@@ -145,7 +182,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     time.memory += work.read[level] * share / read + work.written[level] * share / write;
   }
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.ns = time.overhead + overlapped(time.compute, time.memory);
+  const double beside = time.compute * work.beside;
+  time.ns = time.overhead + overlapped(beside, time.memory) + time.compute - beside;
   time.flops = work.flops;
   return time;
 }

@@ -33,16 +33,21 @@ struct KernelWork {
   double overhead = 0;
   double flops = 0;
   std::array<double, level_count> read{}, written{};  ///< bytes that come from, go to each level
-  double crossing = 0;  ///< bytes that come out of another core's cache with several workers
-  double copied = 0;    ///< ns that every worker spends anew (panels copied by each)
+  double crossing = 0;    ///< bytes that come out of another core's cache with several workers
+  double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
+  double beside = 1;      ///< share of compute during which far data still arrives
+  double b_share = 1;     ///< of a contraction's B: the part that is read, and how fast
+  double code_lines = 8;  ///< cache lines of code that a call runs through
 };
 
 /// residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it fits.
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model);
 
-/// The time of that work on `threads` workers, barriers not counted.
-KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads);
+/// The time of that work on `threads` workers, barriers not counted. `code` is the level that the
+/// program's code comes from.
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
+                   Level code = Level::l1);
 
 /// Both at once.
 KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,

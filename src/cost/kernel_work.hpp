@@ -5,6 +5,9 @@
 
 namespace rlx::cost {
 
+/// Time of reading bytes that lie in one piece (panels) beside that of the streams of nests.
+inline constexpr double sequential_share = 0.6;
+
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model);
@@ -24,7 +27,8 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
 void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
               const MachineModel& model, bool rows);
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
-                     std::span<const loop::Buffer> buffers, const MachineModel& model);
+                     std::span<const loop::Buffer> buffers, const MachineModel& model,
+                     bool chained = false);
 void add_recurrence(KernelWork& work, const loop::Recurrence& recurrence,
                     const MachineModel& model);
 

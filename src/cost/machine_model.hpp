@@ -42,9 +42,10 @@ struct MachineModel {
   double l3_all = 0;                          ///< the same of L3
   double other_core = 20;                     ///< reading what the other core has just written
 
-  double kernel = 5;          ///< calling a kernel
-  double item = 3;            ///< a work item
-  double loop = 2;            ///< entering a loop over vectors
+  std::array<double, level_count> code_line{0, 1, 10, 25};  ///< a line of code from that level
+  double kernel = 5;                                        ///< calling a kernel
+  double item = 3;                                          ///< a work item
+  double loop = 2;                                          ///< entering a loop over vectors
   double row_block = 6;       ///< a register block of a contraction, besides its multiply-adds
   double tap = 2;             ///< finding the rows of a tap at a border
   double join = 6;            ///< lanes of a sum becoming one value

@@ -98,7 +98,7 @@ class NestCost {
     if (!store && number >= 0 && is_turned(number)) {
       body.alu += model_.cycle * std::log2(std::max(2U, plan_.lanes));
     } else if (lanes_differ || std::abs(stride) > 1) {
-      body.alu += model_.gather_lane_ns * plan_.lanes * shared;
+      body.alu += (store ? 1.5 : 1) * model_.gather_lane_ns * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
       accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
@@ -310,7 +310,7 @@ class NestCost {
     }
     once.stores += static_cast<double>(nest_.stores.size());
     compute_ += blocks * tile * vectors * once.ns(model_);
-    overhead_ += blocks * (model_.row_block + taps / tap_run * model_.loop / 2);
+    overhead_ += blocks * (model_.row_block / 2 + taps / tap_run * model_.loop);
   }
 
   // ---- passes ----
@@ -387,9 +387,12 @@ class NestCost {
     }
     const Walk w = walk();
     const bool across = plan_.vector_is_reduced();
-    const double chains = across ? plan_.unroll : 4;
-    const double latency = 3 * model_.cycle / chains;
-    compute_ += w.rows * w.vectors * std::max(body.ns(model_), across ? latency : 0);
+    // Few running values wait for each other's additions.
+    const double vectors = vectors_of(extent(plan_.vector_dim));
+    const double chains =
+        std::min<double>(plan_.unroll, vectors) * (across || plan_.tile <= 1 ? 1 : plan_.tile);
+    const double latency = 3 * model_.cycle / std::max(chains, 1.0);
+    compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
     if (across) overhead_ += w.rows * joins * model_.join;

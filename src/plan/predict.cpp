@@ -50,7 +50,7 @@ int best_shared(const Times& times) {
 class Predictor {
  public:
   Predictor(Plan& plan, const cost::MachineModel& model)
-      : plan_(plan), model_(model), where_(residencies(plan, model)) {}
+      : plan_(plan), model_(model), where_(residencies(plan, model)), code_(code_level()) {}
 
   void choose(int most) {
     most_ = most;
@@ -139,7 +139,7 @@ class Predictor {
     Times times;
     const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
     for (int threads = 1; threads <= useful; ++threads)
-      times.push_back(cost::time_of(work, model_, threads));
+      times.push_back(cost::time_of(work, model_, threads, code_));
     return times;
   }
 
@@ -195,9 +195,21 @@ class Predictor {
     plan_.predicted_ns = model_.run + total_of(plan_.steps, model_) + (team ? model_.team : 0);
   }
 
+  /// Where a kernel's code lies when its turn comes again: behind all the data of a run.
+  cost::Level code_level() const {
+    double bytes = static_cast<double>(plan_.arena_bytes);
+    for (const BufferPlan& buffer : plan_.buffers) {
+      if (buffer.storage != Storage::arena) bytes += static_cast<double>(buffer.bytes());
+    }
+    std::size_t level = 0;
+    while (level < 3 && bytes > 0.7 * static_cast<double>(model_.cache_bytes[level])) ++level;
+    return static_cast<cost::Level>(level);
+  }
+
   Plan& plan_;
   const cost::MachineModel& model_;
   const Residencies where_;
+  const cost::Level code_;
   int most_ = 1;
 };
 
