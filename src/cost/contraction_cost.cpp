@@ -50,6 +50,10 @@ class ContractionCost {
     const double b = d(plan_.columns) * d(plan_.depth) * static_cast<double>(size_of(b_dtype_));
     const double c = d(plan_.rows) * d(plan_.columns) * 4;
     work.beside = (a / column_blocks + b / d(plan_.row_blocks) + c) / (a + b + c);
+    // The processor asks ahead; and whole rows read B again for every group.
+    constexpr double ahead = 2.5;
+    work.beside = std::min(1.0, ahead * work.beside);
+    if (plan_.whole_rows && plan_.row_groups > 1) work.beside = 1;
   }
 
  private:
