@@ -29,8 +29,10 @@ Result<Plan> PlanBuilder::run() {
   }
   current_ = nullptr;
   add_outputs();
-  plan_.questions = regions_.questions;
-  plan_.planning_ms = regions_.planning_ms;
+  // Bodies of loops have asked theirs already.
+  plan_.questions.insert(plan_.questions.begin(), regions_.questions.begin(),
+                         regions_.questions.end());
+  plan_.planning_ms += regions_.planning_ms;
   lay_out_arena(plan_);
   choose_threads(plan_, options_.model, options_.threads);
   return std::move(plan_);

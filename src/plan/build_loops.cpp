@@ -193,6 +193,8 @@ std::int32_t PlanBuilder::merge_body(const Region& region, Plan body,
     renaming.step(step);
     loop.steps.push_back(std::move(step));
   }
+  plan_.questions.insert(plan_.questions.end(), body.questions.begin(), body.questions.end());
+  plan_.planning_ms += body.planning_ms;
   plan_.slots += body.slots;
   return memory;
 }
