@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/norm.hpp"
+#include "rlx/signal.hpp"
 
 namespace rlx {
 namespace {
@@ -305,7 +306,8 @@ OpList signal_ops() {
       &info_of<op::Fft>(),      &info_of<op::Rfft>(),        &info_of<op::Irfft>(),
       &info_of<op::BlockFft>(), &info_of<op::MakeComplex>(), &info_of<op::Real>(),
       &info_of<op::Imag>(),     &info_of<op::Conj>(),        &info_of<op::Frame>(),
-      &info_of<op::LogMel>(),   &info_of<op::WelchPeaks>()};
+      &info_of<op::LogMel>(),   &info_of<op::WelchPeaks>(),  &info_of<op::BandLevels>(),
+      &info_of<op::MeanPower>()};
   return list;
 }
 

@@ -94,10 +94,13 @@ Status PlanBuilder::add_host(const Region& region) {
 Status PlanBuilder::add_call(const Region& region) {
   const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];
   const OpInfo& info = node.op.info();
-  if (!info.eval)
+  HostCall call{.op = node.op};
+  std::vector<const Type*> types;
+  for (const ValueId id : node.inputs) types.push_back(id.node < 0 ? nullptr : &graph_.type(id));
+  if (options_.kernel_items) call.kernel_items = options_.kernel_items(node.op, types);
+  if (call.kernel_items == 0 && !info.eval)
     return unsupported("The op {} ({}) has no kernel on this device.", info.name,
                        node.results[0].text());
-  HostCall call{.op = node.op};
   Step step{.kind = Step::Kind::host,
             .index = static_cast<std::int32_t>(plan_.host_calls.size()),
             .name = "host",
@@ -110,14 +113,9 @@ Status PlanBuilder::add_call(const Region& region) {
     call.outputs.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
     call.output_dims.push_back(node.results[k].dims());
   }
-  if (options_.kernel_items) {
-    std::vector<const Type*> types;
-    for (const ValueId id : node.inputs) types.push_back(id.node < 0 ? nullptr : &graph_.type(id));
-    call.kernel_items = options_.kernel_items(node.op, types);
-    if (call.kernel_items > 0) {
-      step.name = node.op.name();
-      step.flops = info.cost(node.op.attributes(), types, node.results).flops;
-    }
+  if (call.kernel_items > 0) {
+    step.name = node.op.name();
+    step.flops = info.cost(node.op.attributes(), types, node.results).flops;
   }
   step.conditions = conditions(region);
   for (const std::int32_t buffer : call.inputs)

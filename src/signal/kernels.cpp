@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "rlx/ops.hpp"
+#include "signal/frame_kernels.hpp"
 
 namespace rlx::signal {
 namespace {
@@ -92,6 +93,8 @@ std::int64_t points_of(const Op& op, const Type& input) {
   if (const auto* fft = op.as<op::Fft>()) return Axis(input.dims(), fft->axis).size;
   if (const auto* rfft = op.as<op::Rfft>()) return Axis(input.dims(), rfft->axis).size;
   if (op.is<op::BlockFft>()) return Axis(input.dims(), -1).size / 2;
+  if (const auto* levels = op.as<op::BandLevels>()) return levels->length;
+  if (const auto* power = op.as<op::MeanPower>()) return power->length;
   if (const auto* irfft = op.as<op::Irfft>()) {
     const std::int64_t bins = Axis(input.dims(), irfft->axis).size;
     const std::int64_t length = irfft->length ? irfft->length : 2 * (bins - 1);
@@ -112,7 +115,7 @@ std::unique_ptr<LineKernel> make(const Op& op, const Dims& in, const Dims& out, 
 }  // namespace
 
 bool has_line_kernel(const Op& op, const Type& input) {
-  if (!input.is_static()) return false;
+  if (!input.is_static() || input.elements() == 0) return false;
   const std::int64_t points = points_of(op, input);
   return points > 0 && points <= longest;
 }
@@ -120,6 +123,7 @@ bool has_line_kernel(const Op& op, const Type& input) {
 std::int64_t line_items(const Op& op, std::span<const Type* const> inputs) {
   constexpr std::int64_t usual_lanes = 16;
   const std::int64_t elements = inputs[0]->elements();
+  if (op.is<op::MeanPower>()) return elements / inputs[0]->dims().back();
   return (elements / points_of(op, *inputs[0]) + usual_lanes - 1) / usual_lanes;
 }
 
@@ -127,6 +131,8 @@ std::unique_ptr<LineKernel> line_kernel(const Op& op, std::span<const Type> inpu
                                         const Type& result, codegen::Isa isa) {
   const Type& input = inputs[0];
   if (!has_line_kernel(op, input)) return nullptr;
+  if (const auto* levels = op.as<op::BandLevels>()) return band_kernel(*levels, inputs, isa);
+  if (const auto* power = op.as<op::MeanPower>()) return mean_kernel(*power, input, isa);
   const bool wide = input.dtype == f64 || input.dtype == c128;
   return wide ? make<double>(op, input.dims(), result.dims(), isa)
               : make<float>(op, input.dims(), result.dims(), isa);

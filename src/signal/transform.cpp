@@ -48,7 +48,13 @@ std::int64_t LaneJobKernel<T>::scratch_bytes() const {
 template <class T>
 void LaneJobKernel<T>::run(void* const* buffers, std::int64_t begin, std::int64_t end,
                            void* scratch) const {
-  kernel_.run(job_, static_cast<const T*>(buffers[0]), static_cast<T*>(buffers[out_buffer_]), begin,
+  run_job(job_, buffers, begin, end, scratch);
+}
+
+template <class T>
+void LaneJobKernel<T>::run_job(const Job<T>& job, void* const* buffers, std::int64_t begin,
+                               std::int64_t end, void* scratch) const {
+  kernel_.run(job, static_cast<const T*>(buffers[0]), static_cast<T*>(buffers[out_buffer_]), begin,
               end, scratch);
 }
 

@@ -36,6 +36,10 @@ class LaneJobKernel : public LineKernel {
            void* scratch) const override;
 
   Job<T>& job() { return job_; }
+  const Job<T>& job() const { return job_; }
+  /// `job` is this kernel's with addresses that a run tells.
+  void run_job(const Job<T>& job, void* const* buffers, std::int64_t begin, std::int64_t end,
+               void* scratch) const;
   /// Makes the roots of real transforms of 2 * points numbers.
   void use_half_roots();
 

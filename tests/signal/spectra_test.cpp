@@ -1,0 +1,96 @@
+// Kernels that never store a spectrum, beside the same in single ops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "rlx/rlx.hpp"
+#include "rlx/signal.hpp"
+
+namespace rlx {
+namespace {
+
+/// Sines under a slow envelope, silent at the end of the last row.
+std::vector<float> signal(std::int64_t rows, std::int64_t samples) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows * samples; ++i) {
+    const auto t = static_cast<double>(i);
+    values.push_back(static_cast<float>(std::sin(t * 0.3) + 0.3 * std::cos(t * 1.1) + 0.01 * t));
+  }
+  std::fill(values.end() - samples / 3, values.end(), 0.0f);
+  return values;
+}
+
+std::vector<float> filters(std::int64_t bands, std::int64_t bins) {
+  std::vector<float> values(static_cast<std::size_t>(bands * bins), 0.0f);
+  for (std::int64_t band = 0; band + 1 < bands; ++band) {  // the last one is empty
+    for (std::int64_t k = band; k < std::min(band + 3, bins); ++k)
+      values[static_cast<std::size_t>(band * bins + k)] = 1.0f / static_cast<float>(1 + k);
+  }
+  return values;
+}
+
+Value power_in_ops(Value x, Value weights, std::int64_t length, std::int64_t hop, bool mean_off) {
+  Graph& graph = x.graph();
+  Value frames = graph.add_one(op::Frame{.length = length, .hop = hop}, {x});
+  if (mean_off) frames = frames - mean(frames, {frames.rank() - 1}, true);
+  const Value bins = graph.add_one(op::Rfft{}, {frames * weights});
+  const Value re = graph.add_one(op::Real{}, {bins}), im = graph.add_one(op::Imag{}, {bins});
+  return re * re + im * im;
+}
+
+void expect_near(const Outputs& outputs, double tolerance) {
+  const auto got = outputs["kernel"].as<float>(), expected = outputs["ops"].as<float>();
+  ASSERT_EQ(got.size(), expected.size());
+  float most = 0;
+  for (const float value : expected) most = std::max(most, std::abs(value));
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], tolerance * most) << i;
+}
+
+TEST(Spectra, BandLevelsAreThoseOfSingleOps) {
+  for (const std::int64_t length : {25, 64, 400}) {
+    const std::int64_t bins = length / 2 + 1, bands = 5, samples = 3000;
+    Graph graph;
+    const Value x = graph.input("x", f32, {2, samples});
+    const Value weights = cast(graph.constant(window(Window::hann, length)), f32);
+    const Value mel = graph.input("filters", f32, {bands, bins});
+    graph.output("kernel",
+                 graph.add_one(op::BandLevels{.length = length, .hop = 37}, {x, weights, mel}));
+    const Value power = power_in_ops(x, weights, length, 37, false);
+    graph.output("ops",
+                 log(max(matmul(power, transpose(mel, {1, 0})), graph.constant(f32, 1e-10))) *
+                     graph.constant(f32, 1 / std::log(10.0)));
+    CompiledGraph program = Session(Device::cpu).compile(graph).value();
+    expect_near(program.run({{"x", signal(2, samples)}, {"filters", filters(bands, bins)}}).value(),
+                1e-4);
+  }
+}
+
+TEST(Spectra, MeanPowerIsThatOfSingleOps) {
+  for (const std::int64_t length : {25, 64, 256}) {
+    for (const bool mean_off : {false, true}) {
+      Graph graph;
+      const Value x = graph.input("x", f32, {3, 2000});
+      const Value weights = cast(graph.constant(window(Window::hamming, length)), f32);
+      graph.output("kernel", graph.add_one(op::MeanPower{.length = length,
+                                                         .hop = length / 2,
+                                                         .take_mean_off = mean_off},
+                                           {x, weights}));
+      graph.output("ops", mean(power_in_ops(x, weights, length, length / 2, mean_off), {1}));
+      CompiledGraph program = Session(Device::cpu).compile(graph).value();
+      expect_near(program.run({{"x", signal(3, 2000)}}).value(), 1e-5);
+    }
+  }
+}
+
+TEST(Spectra, WindowsOfNoUseAreErrors) {
+  EXPECT_THROW(window(Window::hann, 0), Exception);
+  EXPECT_THROW(window(Window::gaussian, 8), Exception);
+  Graph graph;
+  const Value x = graph.input("x", f32, {100});
+  EXPECT_THROW(welch(x, {.length = 64, .overlap = 64}), Exception);
+  EXPECT_THROW(welch(x, {.length = 256}), Exception);
+}
+
+}  // namespace
+}  // namespace rlx
