@@ -131,20 +131,22 @@ def main():
         counted = [row for row in rows if row[2] >= LEAST_US]
         errors = [error(row[1:]) for row in counted]
         whole = [error(pair) for pair in programs[threads]]
-        summary.append(f"{threads} thread(s): {len(errors)} kernels: median {quantile(errors, .5):.1%},"
-                       f" p90 {quantile(errors, .9):.1%}; {len(whole)} programs: median "
-                       f"{statistics.median(whole):.1%}, worst {max(whole):.1%}")
+        summary.append(f"{threads} thread(s): {len(errors)} kernels: median "
+                       f"{quantile(errors, .5):.1%}, p90 {quantile(errors, .9):.1%}; "
+                       f"{len(whole)} programs: median {statistics.median(whole):.1%}, "
+                       f"worst {max(whole):.1%}")
         for kind in sorted({row[0] for row in counted}):
             own = [error(row[1:]) for row in counted if row[0] == kind]
             summary.append(f"  {kind}: {len(own)} kernels, median {quantile(own, .5):.1%}, "
                            f"p90 {quantile(own, .9):.1%}")
     if regret:
-        summary.append(f"choice of threads: worst {max(regret)[0]:.2f}x the better ({max(regret)[1]})")
+        worst, name = max(regret)
+        summary.append(f"choice of threads: worst {worst:.2f}x the better ({name})")
     print("\n".join(summary))
     if options.markdown:
         with open(options.markdown, "w", encoding="utf-8") as file:
-            file.write("\n".join(summary) + "\n\n| program | threads | predicted ms | measured ms | "
-                       "ratio |\n|---|---|---|---|---|\n" + "\n".join(lines) + "\n")
+            file.write("\n".join(summary) + "\n\n| program | threads | predicted ms | "
+                       "measured ms | ratio |\n|---|---|---|---|---|\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
