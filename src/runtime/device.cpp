@@ -26,7 +26,7 @@ std::string reason_against(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     const OpInfo& info = node.op.info();
     const bool runs = info.eval || info.body || info.eval_dynamic || info.resolve ||
-                      info.traits.metadata || info.traits.control_flow;
+                      info.traits.metadata || info.traits.control_flow || info.traits.stateful;
     if (!runs) return fmt::format("the op {} has no kernel", info.name);
   }
   return "";
