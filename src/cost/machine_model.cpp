@@ -71,7 +71,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   model.kernel = 2;
   model.item = 1;
   model.loop = 0.3;
-  model.join = 4;
+  model.join = 1;
   model.row_block = 3.5;
   model.tap = 6;
   model.recurrent_step = 23;
