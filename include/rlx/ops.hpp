@@ -417,6 +417,7 @@ struct Attention {
   std::optional<std::int64_t> causal_offset;  ///< Skv - Sq unless given
   std::int64_t window = -1;                   ///< -1: none
   bool bshd = false;
+  bool blind_rows_are_nan = false;  ///< of a query that sees no key, as softmax says; else zeros
 };
 /// (x [B,H,S,D] or [B,S,H,D] with bshd, cos, sin [B or 1,S,rotary/2]): pairs (i, i + rotary/2), or
 /// neighbours if interleaved.

@@ -93,11 +93,11 @@ double dot(const double* a, const double* b, std::int64_t count) {
   return sum;
 }
 
-// exp(s - max) / sum, zeros where every score is -inf.
-void softmax_or_zeros(std::vector<double>& scores) {
+// exp(s - max) / sum; where every score is -inf zeros, or NaN if asked for.
+void softmax_or_zeros(std::vector<double>& scores, bool blind_rows_are_nan) {
   double max = -INFINITY, sum = 0;
   for (const double score : scores) max = std::isnan(score) ? score : std::max(max, score);
-  if (max == -INFINITY) return scores.assign(scores.size(), 0.0);
+  if (max == -INFINITY) return scores.assign(scores.size(), blind_rows_are_nan ? NAN : 0.0);
   for (double& score : scores) sum += score = std::exp(score - max);
   for (double& score : scores) score /= sum;
 }
@@ -151,7 +151,7 @@ Status evaluate_attention(const op::Attention& a, const EvalArgs& args) {
         if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
         scores[j] = sees(a, i, j, queries, keys) ? mask.apply(score, b, h, i, j) : -INFINITY;
       }
-      softmax_or_zeros(scores);
+      softmax_or_zeros(scores, a.blind_rows_are_nan);
       double* out = result.data() + (out_head.row(i) - result.data());
       for (std::int64_t j = 0; j < keys; ++j) {
         if (scores[j] == 0) continue;
@@ -249,10 +249,13 @@ struct Rules<op::Attention> {
   static constexpr std::string_view name = "attention";
   static constexpr Arity arity{3, 4};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields =
-      std::tuple{field("scale", &A::scale),   field("softcap", &A::softcap),
-                 field("causal", &A::causal), field("causal_offset", &A::causal_offset),
-                 field("window", &A::window), field("bshd", &A::bshd)};
+  static constexpr auto fields = std::tuple{field("scale", &A::scale),
+                                            field("softcap", &A::softcap),
+                                            field("causal", &A::causal),
+                                            field("causal_offset", &A::causal_offset),
+                                            field("window", &A::window),
+                                            field("bshd", &A::bshd),
+                                            field("blind_rows_are_nan", &A::blind_rows_are_nan)};
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     RLX_TRY(require(is_float(args[0].dtype), name, "floats", args[0]));
     RLX_TRY(require_same_dtype(name, args[0], args[1]));
@@ -285,7 +288,9 @@ struct Rules<op::Attention> {
                                   .b_batch = {0, axes.heads},
                                   .a_contract = {4},
                                   .b_contract = {axes.sequence}};
-    Value result = graph.add_one(by_value, {masked_softmax(scores), v});  // [B, kv, group, Sq, Dv]
+    const Value shares =
+        a.blind_rows_are_nan ? softmax(scores, {.axis = -1}) : masked_softmax(scores);
+    Value result = graph.add_one(by_value, {shares, v});  // [B, kv, group, Sq, Dv]
     Shape shape = inputs[0].shape();
     shape[3] = inputs[2].shape()[3];
     if (a.bshd) result = transpose(result, {0, 3, 1, 2, 4});

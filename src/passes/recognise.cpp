@@ -161,8 +161,7 @@ bool multiplies(const op::DotGeneral& dot, std::int64_t b_contract) {
 }
 
 // attention(q, k, v, mask) = softmax(q * repeat(k)^T * scale + mask) * repeat(v)
-// Pays: the repeated keys and values are not copied, and the scores stay in one kernel. A row whose
-// mask is -inf everywhere gives zeros here.
+// Pays: the repeated keys and values are not copied, and the scores stay in one kernel.
 std::optional<Match> shared_attention(const Pattern& p, ValueId id) {
   if (!p.is<op::DotGeneral>(id) || !multiplies(*p.node(id).op.as<op::DotGeneral>(), 2))
     return std::nullopt;
@@ -190,7 +189,8 @@ std::optional<Match> shared_attention(const Pattern& p, ValueId id) {
   if (!k) return std::nullopt;
   const Type &q_type = p.graph().type(p.in(by_key, 0)), &k_type = p.graph().type(*k);
   if (k_type.dims()[1] != p.graph().type(*v).dims()[1] || !q_type.is_static()) return std::nullopt;
-  Match match{op::Attention{.scale = scaled.factor}, {p.in(by_key, 0), *k, *v}};
+  Match match{op::Attention{.scale = scaled.factor, .blind_rows_are_nan = true},
+              {p.in(by_key, 0), *k, *v}};
   if (mask.node >= 0) match.operands.push_back(mask);
   return match;
 }

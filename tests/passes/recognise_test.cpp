@@ -226,6 +226,21 @@ TEST(Recognise, attention_with_repeated_heads_shares_them) {
   EXPECT_EQ(count<op::Broadcast>(found), 0);
 }
 
+TEST(Recognise, rows_that_see_no_key_stay_nan) {
+  const Graph found = passes::recognise(repeated(true, false)).value();
+  std::mt19937 generator(5);
+  std::vector<Tensor> inputs;
+  for (const Node& node : found.nodes()) {
+    if (!node.op.is<op::Input>()) continue;
+    inputs.push_back(testing::noise(node.results[0], -2, 2, generator));
+    if (node.op.as<op::Input>()->name == "m")
+      std::fill_n(reinterpret_cast<float*>(inputs.back().mutable_data()), 7, -INFINITY);
+  }
+  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
+  EXPECT_TRUE(std::isnan(made[0].as<float>()[0]));
+  EXPECT_FALSE(std::isnan(made[0].as<float>()[8]));
+}
+
 TEST(Recognise, what_is_nearly_shared_attention_stays) {
   EXPECT_EQ(count<op::Attention>(recognised(repeated(false, false), 1e-5)), 0);
   EXPECT_EQ(count<op::Attention>(recognised(repeated(true, true), 1e-5)), 0);
