@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <regex>
 #include <sstream>
 
 #include "rlx/rlx.hpp"
@@ -20,19 +20,21 @@ struct Buffer {
 
 /// The arena's buffers, as a person reads them from the plan.
 std::vector<Buffer> arena_buffers(const std::string& plan) {
-  static const std::regex pattern(
-      R"(buffer \d+ (\w+)\[(\d+)\] arena offset=(\d+) life=(-?\d+)\.\.(-?\d+) .*)");
   std::vector<Buffer> buffers;
   std::istringstream lines(plan);
   for (std::string line; std::getline(lines, line);) {
-    std::smatch match;
-    if (!std::regex_match(line, match, pattern)) continue;
-    const auto dtype = dtype_named(match[1].str());
+    char dtype[16];
+    long long elements = 0, offset = 0;
+    int first = 0, last = 0;
+    const int found =
+        std::sscanf(line.c_str(), "buffer %*d %15[a-z0-9_][%lld] arena offset=%lld life=%d..%d",
+                    dtype, &elements, &offset, &first, &last);
+    if (found != 5) continue;
     const std::int64_t bytes =
-        std::stoll(match[2]) * static_cast<std::int64_t>(size_of(dtype.value()));
-    const Buffer buffer{std::stoll(match[3]), std::stoll(match[3]) + (bytes + 63) / 64 * 64,
-                        std::stoi(match[4]), std::stoi(match[5])};
-    if (buffer.first >= 0 && bytes > 0) buffers.push_back(buffer);
+        elements * static_cast<std::int64_t>(size_of(dtype_named(dtype).value()));
+    if (first >= 0 && bytes > 0) {
+      buffers.push_back({offset, offset + (bytes + 63) / 64 * 64, first, last});
+    }
   }
   return buffers;
 }

@@ -10,7 +10,7 @@ import sys
 
 SOURCE = (".cpp", ".hpp", ".h", ".py", ".cmake", ".sh")
 SKIPPED = {"build", "third_party", ".git", ".cache", "__pycache__"}
-LINES_WARN, LINES_FAIL, COLUMNS, SURFACE = 500, 800, 100, 2500
+LINES_WARN, LINES_FAIL, COLUMNS, SURFACE = 500, 800, 100, 3000
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 LINK = re.compile(r"\]\(([^)#][^)]*)\)")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}\)*>-])/(?:work|farm|root|home/\w+|tmp/w)/")
