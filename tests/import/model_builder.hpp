@@ -32,6 +32,18 @@ class Message {
     return *this;
   }
   Message& message(int field, const Message& value) { return text(field, value.bytes_); }
+  /// A group around fields, as the format's first version wrote messages.
+  Message& group(int field, const Message& fields) {
+    open_group(field);
+    bytes_ += fields.bytes_;
+    varint(static_cast<std::uint64_t>(field) << 3 | 4);
+    return *this;
+  }
+  /// The begin of a group alone.
+  Message& open_group(int field) {
+    varint(static_cast<std::uint64_t>(field) << 3 | 3);
+    return *this;
+  }
 
   const std::string& bytes() const { return bytes_; }
   std::span<const std::byte> span() const {

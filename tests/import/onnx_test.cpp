@@ -45,6 +45,24 @@ TEST(Onnx, KeepsNamesAndSymbols) {
   EXPECT_EQ(graph.type(graph.outputs()[0].value).text(), "f32[batch,4]");
 }
 
+TEST(Onnx, PassesOverFieldsOfAnotherKindAndGroups) {
+  Message model = model_message(relu_parts());
+  constexpr int ir_version = 1, producer = 2, graph = 7, unknown = 99;
+  model.text(ir_version, "no number").integer(producer, 3).real(graph, 1.5f).integer(unknown, 1);
+  model.group(unknown, Message().integer(1, 300).group(2, Message().text(3, "inside")));
+  EXPECT_EQ(count<op::Relu>(import(model)), 1);
+}
+
+TEST(Onnx, RefusesGroupsThatDoNotEnd) {
+  const Message model = model_message(relu_parts());
+  EXPECT_THAT(refused(Message(model).open_group(5)).message, HasSubstr("ends in the middle"));
+  EXPECT_THAT(refused(Message(model).group(5, Message().open_group(6))).message,
+              HasSubstr("A group (6) does not end"));
+  Message nested = model;
+  for (int i = 0; i < 100; ++i) nested.open_group(5);
+  EXPECT_THAT(refused(nested).message, HasSubstr("nested too deeply"));
+}
+
 TEST(Onnx, NamesUnnamedDimsByInputAndAxis) {
   GraphParts parts = relu_parts();
   parts.inputs = {value_info("x", onnx_float, {{}, {4}})};

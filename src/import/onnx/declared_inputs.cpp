@@ -24,7 +24,7 @@ template <class Act>
 void each_message(Bytes message, std::uint32_t number, Act act) {
   for (WireReader reader(message); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number == number && field.kind == WireField::Kind::bytes) act(field.payload);
+    if (field.tag() == importing::bytes_tag(number)) act(field.payload);
   }
 }
 
@@ -33,8 +33,8 @@ Dim dim_of(Bytes message, const std::string& input, std::size_t axis) {
   for (WireReader reader(message); !reader.done();) {
     const WireField field = reader.next();
     const auto value = static_cast<std::int64_t>(field.scalar);
-    if (field.number == 1 && field.kind == WireField::Kind::varint && value >= 0) dim = value;
-    if (field.number == 2 && field.kind == WireField::Kind::bytes && !field.payload.empty()) {
+    if (field.tag() == importing::varint_tag(1) && value >= 0) dim = value;
+    if (field.tag() == importing::bytes_tag(2) && !field.payload.empty()) {
       dim = text_of(field.payload);
     }
   }
@@ -48,7 +48,7 @@ DeclaredInput input_of(Bytes value_info) {
     each_message(type, 1, [&](Bytes tensor) {
       for (WireReader reader(tensor); !reader.done();) {
         const WireField field = reader.next();
-        if (field.number == 1 && field.kind == WireField::Kind::varint) {
+        if (field.tag() == importing::varint_tag(1)) {
           input.dtype = onnx::dtype_of_element(static_cast<std::int32_t>(field.scalar));
         }
       }

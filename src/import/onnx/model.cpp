@@ -10,7 +10,11 @@
 namespace rlx::onnx {
 namespace {
 
+using importing::bytes_tag;
 using importing::fail;
+using importing::fixed32_tag;
+using importing::fixed64_tag;
+using importing::varint_tag;
 using importing::WireField;
 using importing::WireReader;
 
@@ -46,19 +50,13 @@ class Decoder {
   }
   ByteSpan message(const WireField& field) {
     count();
-    if (field.kind != WireField::Kind::bytes) {
-      fail("Field ({}) of a message has the wrong kind.", field.number);
-    }
     return field.payload;
   }
   std::string text(const WireField& field) {
     const ByteSpan bytes = message(field);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  std::int64_t integer(const WireField& field) {
-    if (field.kind != WireField::Kind::varint) {
-      fail("Field ({}) of a message is no integer.", field.number);
-    }
+  static std::int64_t integer(const WireField& field) {
     return static_cast<std::int64_t>(field.scalar);
   }
   void integers(const WireField& field, std::vector<std::int64_t>& out);
@@ -102,8 +100,8 @@ void Decoder::pair(ByteSpan bytes, std::map<std::string, std::string>& out) {
   std::string key, value;
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number == 1) key = text(field);
-    if (field.number == 2) value = text(field);
+    if (field.tag() == bytes_tag(1)) key = text(field);
+    if (field.tag() == bytes_tag(2)) value = text(field);
   }
   out[key] = value;
 }
@@ -111,23 +109,29 @@ void Decoder::pair(ByteSpan bytes, std::map<std::string, std::string>& out) {
 void Decoder::tensor(ByteSpan bytes, TensorProto& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: integers(field, out.dims); break;
-      case 2: out.data_type = static_cast<std::int32_t>(integer(field)); break;
-      case 3: out.segmented = true; break;
-      case 4: numbers(field, out.floats); break;
-      case 5: numbers(field, out.int32s); break;
-      case 6: out.strings.push_back(message(field)); break;
-      case 7: numbers(field, out.int64s); break;
-      case 8: out.name = text(field); break;
-      case 9:
+    switch (field.tag()) {
+      case bytes_tag(1):
+      case varint_tag(1): integers(field, out.dims); break;
+      case varint_tag(2): out.data_type = static_cast<std::int32_t>(integer(field)); break;
+      case bytes_tag(3): out.segmented = true; break;
+      case bytes_tag(4):
+      case fixed32_tag(4): numbers(field, out.floats); break;
+      case bytes_tag(5):
+      case varint_tag(5): numbers(field, out.int32s); break;
+      case bytes_tag(6): out.strings.push_back(message(field)); break;
+      case bytes_tag(7):
+      case varint_tag(7): numbers(field, out.int64s); break;
+      case bytes_tag(8): out.name = text(field); break;
+      case bytes_tag(9):
         out.raw = message(field);
         out.has_raw = true;
         break;
-      case 10: numbers(field, out.doubles); break;
-      case 11: numbers(field, out.uint64s); break;
-      case 13: pair(message(field), out.external_data); break;
-      case 14: out.external = integer(field) == 1; break;
+      case bytes_tag(10):
+      case fixed64_tag(10): numbers(field, out.doubles); break;
+      case bytes_tag(11):
+      case varint_tag(11): numbers(field, out.uint64s); break;
+      case bytes_tag(13): pair(message(field), out.external_data); break;
+      case varint_tag(14): out.external = integer(field) == 1; break;
       default: break;
     }
   }
@@ -136,12 +140,12 @@ void Decoder::tensor(ByteSpan bytes, TensorProto& out) {
 void Decoder::shape(ByteSpan bytes, std::vector<DimProto>& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number != 1) continue;
+    if (field.tag() != bytes_tag(1)) continue;
     DimProto& dim = out.emplace_back();
     for (WireReader inner(message(field)); !inner.done();) {
       const WireField part = inner.next();
-      if (part.number == 1) dim.value = integer(part);
-      if (part.number == 2) dim.symbol = text(part);
+      if (part.tag() == varint_tag(1)) dim.value = integer(part);
+      if (part.tag() == bytes_tag(2)) dim.symbol = text(part);
     }
   }
 }
@@ -149,8 +153,8 @@ void Decoder::shape(ByteSpan bytes, std::vector<DimProto>& out) {
 void Decoder::tensor_type(ByteSpan bytes, TypeProto& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number == 1) out.elem_type = static_cast<std::int32_t>(integer(field));
-    if (field.number == 2) {
+    if (field.tag() == varint_tag(1)) out.elem_type = static_cast<std::int32_t>(integer(field));
+    if (field.tag() == bytes_tag(2)) {
       if (!out.shape) out.shape.emplace();
       shape(message(field), *out.shape);
     }
@@ -160,13 +164,13 @@ void Decoder::tensor_type(ByteSpan bytes, TypeProto& out) {
 void Decoder::type(ByteSpan bytes, TypeProto& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: tensor_type(message(field), out); break;
-      case 4: out.other = "sequence"; break;
-      case 5: out.other = "map"; break;
-      case 7: out.other = "opaque"; break;
-      case 8: out.other = "sparse tensor"; break;
-      case 9: out.other = "optional"; break;
+    switch (field.tag()) {
+      case bytes_tag(1): tensor_type(message(field), out); break;
+      case bytes_tag(4): out.other = "sequence"; break;
+      case bytes_tag(5): out.other = "map"; break;
+      case bytes_tag(7): out.other = "opaque"; break;
+      case bytes_tag(8): out.other = "sparse tensor"; break;
+      case bytes_tag(9): out.other = "optional"; break;
       default: break;
     }
   }
@@ -175,8 +179,8 @@ void Decoder::type(ByteSpan bytes, TypeProto& out) {
 void Decoder::value_info(ByteSpan bytes, ValueInfo& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number == 1) out.name = text(field);
-    if (field.number == 2) {
+    if (field.tag() == bytes_tag(1)) out.name = text(field);
+    if (field.tag() == bytes_tag(2)) {
       if (!out.type) out.type.emplace();
       type(message(field), *out.type);
     }
@@ -187,23 +191,26 @@ void Decoder::attribute(ByteSpan bytes, AttributeProto& out, int depth) {
   check_depth(depth);
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: out.name = text(field); break;
-      case 2:
-        if (field.kind != WireField::Kind::fixed32) fail("An attribute's float is no float.");
+    switch (field.tag()) {
+      case bytes_tag(1): out.name = text(field); break;
+      case fixed32_tag(2):
         out.real = std::bit_cast<float>(static_cast<std::uint32_t>(field.scalar));
         break;
-      case 3: out.integer = integer(field); break;
-      case 4: out.text = text(field); break;
-      case 5:
-      case 10: tensor(message(field), out.tensors.emplace_back()); break;
-      case 6:
-      case 11: graph(message(field), out.graphs.emplace_back(), depth + 1); break;
-      case 7: reals(field, out.reals); break;
-      case 8: integers(field, out.integers); break;
-      case 9: out.texts.push_back(text(field)); break;
-      case 20: out.kind = static_cast<AttributeProto::Kind>(integer(field) & 0xff); break;
-      case 21: out.reference = text(field); break;
+      case varint_tag(3): out.integer = integer(field); break;
+      case bytes_tag(4): out.text = text(field); break;
+      case bytes_tag(5):
+      case bytes_tag(10): tensor(message(field), out.tensors.emplace_back()); break;
+      case bytes_tag(6):
+      case bytes_tag(11): graph(message(field), out.graphs.emplace_back(), depth + 1); break;
+      case bytes_tag(7):
+      case fixed32_tag(7): reals(field, out.reals); break;
+      case bytes_tag(8):
+      case varint_tag(8): integers(field, out.integers); break;
+      case bytes_tag(9): out.texts.push_back(text(field)); break;
+      case varint_tag(20):
+        out.kind = static_cast<AttributeProto::Kind>(integer(field) & 0xff);
+        break;
+      case bytes_tag(21): out.reference = text(field); break;
       default: break;
     }
   }
@@ -212,14 +219,14 @@ void Decoder::attribute(ByteSpan bytes, AttributeProto& out, int depth) {
 void Decoder::node(ByteSpan bytes, NodeProto& out, int depth) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: out.inputs.push_back(text(field)); break;
-      case 2: out.outputs.push_back(text(field)); break;
-      case 3: out.name = text(field); break;
-      case 4: out.op_type = text(field); break;
-      case 5: attribute(message(field), out.attributes.emplace_back(), depth); break;
-      case 7: out.domain = text(field); break;
-      case 8: out.overload = text(field); break;
+    switch (field.tag()) {
+      case bytes_tag(1): out.inputs.push_back(text(field)); break;
+      case bytes_tag(2): out.outputs.push_back(text(field)); break;
+      case bytes_tag(3): out.name = text(field); break;
+      case bytes_tag(4): out.op_type = text(field); break;
+      case bytes_tag(5): attribute(message(field), out.attributes.emplace_back(), depth); break;
+      case bytes_tag(7): out.domain = text(field); break;
+      case bytes_tag(8): out.overload = text(field); break;
       default: break;
     }
   }
@@ -230,13 +237,13 @@ void Decoder::graph(ByteSpan bytes, GraphProto& out, int depth) {
   check_depth(depth);
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: node(message(field), out.nodes.emplace_back(), depth); break;
-      case 2: out.name = text(field); break;
-      case 5: tensor(message(field), out.initializers.emplace_back()); break;
-      case 11: value_info(message(field), out.inputs.emplace_back()); break;
-      case 12: value_info(message(field), out.outputs.emplace_back()); break;
-      case 15: out.sparse_initializers = true; break;
+    switch (field.tag()) {
+      case bytes_tag(1): node(message(field), out.nodes.emplace_back(), depth); break;
+      case bytes_tag(2): out.name = text(field); break;
+      case bytes_tag(5): tensor(message(field), out.initializers.emplace_back()); break;
+      case bytes_tag(11): value_info(message(field), out.inputs.emplace_back()); break;
+      case bytes_tag(12): value_info(message(field), out.outputs.emplace_back()); break;
+      case bytes_tag(15): out.sparse_initializers = true; break;
       default: break;
     }
   }
@@ -247,8 +254,8 @@ void Decoder::opset(ByteSpan bytes, OpsetImports& out) {
   std::int64_t version = 0;
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    if (field.number == 1) domain = text(field);
-    if (field.number == 2) version = integer(field);
+    if (field.tag() == bytes_tag(1)) domain = text(field);
+    if (field.tag() == varint_tag(2)) version = integer(field);
   }
   out[domain == "ai.onnx" ? "" : domain] = version;
 }
@@ -256,16 +263,16 @@ void Decoder::opset(ByteSpan bytes, OpsetImports& out) {
 void Decoder::function(ByteSpan bytes, FunctionProto& out) {
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: out.name = text(field); break;
-      case 4: out.inputs.push_back(text(field)); break;
-      case 5: out.outputs.push_back(text(field)); break;
-      case 6: out.attributes.push_back(text(field)); break;
-      case 7: node(message(field), out.nodes.emplace_back(), 1); break;
-      case 9: opset(message(field), out.opsets); break;
-      case 10: out.domain = text(field); break;
-      case 11: attribute(message(field), out.defaults.emplace_back(), 1); break;
-      case 13: out.overload = text(field); break;
+    switch (field.tag()) {
+      case bytes_tag(1): out.name = text(field); break;
+      case bytes_tag(4): out.inputs.push_back(text(field)); break;
+      case bytes_tag(5): out.outputs.push_back(text(field)); break;
+      case bytes_tag(6): out.attributes.push_back(text(field)); break;
+      case bytes_tag(7): node(message(field), out.nodes.emplace_back(), 1); break;
+      case bytes_tag(9): opset(message(field), out.opsets); break;
+      case bytes_tag(10): out.domain = text(field); break;
+      case bytes_tag(11): attribute(message(field), out.defaults.emplace_back(), 1); break;
+      case bytes_tag(13): out.overload = text(field); break;
       default: break;
     }
   }
@@ -277,14 +284,14 @@ ModelProto Decoder::model(ByteSpan bytes) {
   bool has_graph = false;
   for (WireReader reader(bytes); !reader.done();) {
     const WireField field = reader.next();
-    switch (field.number) {
-      case 1: out.ir_version = integer(field); break;
-      case 7:
+    switch (field.tag()) {
+      case varint_tag(1): out.ir_version = integer(field); break;
+      case bytes_tag(7):
         graph(message(field), out.graph, 0);
         has_graph = true;
         break;
-      case 8: opset(message(field), out.opsets); break;
-      case 25: function(message(field), out.functions.emplace_back()); break;
+      case bytes_tag(8): opset(message(field), out.opsets); break;
+      case bytes_tag(25): function(message(field), out.functions.emplace_back()); break;
       default: break;
     }
   }
