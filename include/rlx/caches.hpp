@@ -21,18 +21,26 @@ struct BucketOptions {
   /// must hide. Without such inputs the graph must be shown to treat rows apart.
   std::vector<std::string> masks;
   CompileOptions compile;  ///< for every bucket; binds the other symbols
-  /// Most bytes of arenas and scratch of all buckets; the least recently used go first, the one at
-  /// work stays. 0: no limit.
+  /// Most bytes of arenas and scratch of all buckets; the least recently used go first, the one
+  /// made last stays. 0: no limit.
   std::int64_t bytes_limit = 0;
+  /// A bucket is compiled on a thread of the cache's own while the next larger one that is there
+  /// serves. Where none is, the call compiles.
+  bool in_background = false;
 };
 
 /// Programs of one graph for a ladder of sizes. All buckets share the weights. Thread-safe: runs of
-/// one bucket take turns, those of different buckets run at the same time.
+/// one bucket take turns, those of different buckets run at the same time, and no call waits for
+/// the compile of a bucket that it does not need. The session must outlive the cache.
 class BucketedCompileCache {
  public:
   struct Report {
     std::vector<std::int64_t> buckets;  ///< that have programs, most recently used first
-    std::int64_t hits = 0, misses = 0, evictions = 0;
+    std::int64_t hits = 0;              ///< calls that found the smallest bucket for their rows
+    std::int64_t misses = 0;            ///< calls that did not
+    std::int64_t stand_ins = 0;         ///< misses that a larger bucket served
+    std::int64_t evictions = 0;
+    int compiling = 0;       ///< buckets that are being made or wait for it
     std::int64_t bytes = 0;  ///< of arenas and scratch
   };
 
@@ -42,13 +50,16 @@ class BucketedCompileCache {
   BucketedCompileCache(BucketedCompileCache&&) noexcept;
   ~BucketedCompileCache();
 
-  /// The program of the smallest bucket that holds `rows`; compiled on first sight. Errors: rows
-  /// beyond the ladder.
+  /// The program of the smallest bucket that holds `rows`; compiled on first sight (in background:
+  /// of the next larger one until then). It is the one that run_padded runs: not at the same time.
+  /// Errors: rows beyond the ladder.
   Result<std::shared_ptr<CompiledGraph>> get(std::int64_t rows);
   /// Pads the inputs with zeros to a bucket, runs, crops the outputs: what a program compiled for
   /// these dims would give.
   Result<Outputs> run_padded(std::span<const NamedInput> inputs);
   Report report() const;
+  /// Returns when no bucket waits for its compile in the background.
+  void wait() const;
 
  private:
   struct Impl;

@@ -1,8 +1,13 @@
 // Programs for a ladder of sizes: padding, cropping, and which programs stay.
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
 
 #include "base/error.hpp"
 #include "rlx/caches.hpp"
@@ -21,16 +26,32 @@ struct BucketedCompileCache::Impl {
     std::vector<Tensor> padded;  ///< inputs
     std::int64_t bytes = 0;
   };
+  using SharedBucket = std::shared_ptr<Bucket>;
 
   Session* session = nullptr;
   Graph graph;
   BucketOptions options;
   std::map<std::string, std::vector<std::size_t>> axes;  ///< of the symbol, by input
 
-  std::mutex mutex;                                       ///< of all below
-  std::list<std::shared_ptr<Bucket>> buckets;             ///< most recently used first
+  mutable std::mutex mutex;                               ///< of all below; never held in a compile
+  mutable std::condition_variable changed;                ///< a bucket was made, or could not be
+  std::list<SharedBucket> buckets;                        ///< most recently used first
+  std::set<std::int64_t> compiling;                       ///< rows of buckets being made
+  std::deque<std::int64_t> wanted;                        ///< of these, those that wait for `maker`
+  std::set<std::int64_t> failed;                          ///< in the background: not tried again
   std::map<std::int64_t, std::vector<Dims>> output_dims;  ///< by rows
   Report report;
+  bool ends = false;
+  std::thread maker;  ///< compiles in the background; started by the first need
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      ends = true;
+    }
+    changed.notify_all();
+    if (maker.joinable()) maker.join();
+  }
 
   Result<std::int64_t> bucket_for(std::int64_t rows) const {
     const auto& ladder = options.ladder;
@@ -41,16 +62,86 @@ struct BucketedCompileCache::Impl {
     return *found;
   }
 
-  Result<std::shared_ptr<Bucket>> bucket(std::int64_t rows) {
+  /// A bucket of that size, now the most recently used one; null where there is none. Under lock.
+  SharedBucket find(std::int64_t size) {
+    const auto it = std::ranges::find(buckets, size, [](const auto& made) { return made->rows; });
+    if (it == buckets.end()) return nullptr;
+    buckets.splice(buckets.begin(), buckets, it);
+    return buckets.front();
+  }
+
+  /// The smallest bucket there that is larger. Under lock.
+  SharedBucket stand_in(std::int64_t size) {
+    std::int64_t least = 0;
+    for (const SharedBucket& made : buckets) {
+      if (made->rows > size && (least == 0 || made->rows < least)) least = made->rows;
+    }
+    return least == 0 ? nullptr : find(least);
+  }
+
+  Result<SharedBucket> bucket(std::int64_t rows) {
     RLX_ASSIGN(const std::int64_t size, bucket_for(rows));
-    const std::lock_guard lock(mutex);
-    for (auto it = buckets.begin(); it != buckets.end(); ++it) {
-      if ((*it)->rows != size) continue;
-      buckets.splice(buckets.begin(), buckets, it);
+    std::unique_lock lock(mutex);
+    if (SharedBucket made = find(size)) {
       ++report.hits;
-      return buckets.front();
+      return made;
     }
     ++report.misses;
+    if (options.in_background) {
+      if (SharedBucket larger = stand_in(size)) {
+        ++report.stand_ins;
+        ask_for(size);
+        return larger;
+      }
+    }
+    // Somebody may be making it: there is no need to do so twice.
+    while (compiling.contains(size)) {
+      changed.wait(lock);
+      if (SharedBucket made = find(size)) return made;
+    }
+    compiling.insert(size);
+    return make(size, lock);
+  }
+
+  /// Under lock.
+  void ask_for(std::int64_t size) {
+    if (failed.contains(size) || !compiling.insert(size).second) return;
+    wanted.push_back(size);
+    try {
+      if (!maker.joinable()) maker = std::thread([this] { make_wanted(); });
+    } catch (const std::system_error&) {
+      // No thread is to be had: the larger bucket goes on serving, and the next call tries again.
+      wanted.pop_back();
+      compiling.erase(size);
+      return;
+    }
+    changed.notify_all();
+  }
+
+  /// What the background thread does.
+  void make_wanted() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ends || !wanted.empty(); });
+      if (ends) return;
+      const std::int64_t size = wanted.front();
+      wanted.pop_front();
+      if (!make(size, lock).ok()) failed.insert(size);
+    }
+  }
+
+  /// Compiles with the lock released; `compiling` holds the size, and loses it here.
+  Result<SharedBucket> make(std::int64_t size, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    Result<SharedBucket> made = compiled(size);
+    lock.lock();
+    compiling.erase(size);
+    if (made.ok()) insert(*made);
+    changed.notify_all();
+    return made;
+  }
+
+  Result<SharedBucket> compiled(std::int64_t size) const {
     CompileOptions compile = options.compile;
     compile.dims[options.symbol] = size;
     RLX_ASSIGN(CompiledGraph program, session->compile(graph, compile));
@@ -60,6 +151,11 @@ struct BucketedCompileCache::Impl {
     made->bytes = memory.arena_bytes + memory.scratch_bytes;
     for (const IoInfo& input : program.inputs()) made->padded.emplace_back(input.dtype, input.dims);
     made->program = std::make_shared<CompiledGraph>(std::move(program));
+    return made;
+  }
+
+  /// Under lock.
+  void insert(const SharedBucket& made) {
     buckets.push_front(made);
     report.bytes += made->bytes;
     while (options.bytes_limit > 0 && report.bytes > options.bytes_limit && buckets.size() > 1) {
@@ -67,7 +163,6 @@ struct BucketedCompileCache::Impl {
       ++report.evictions;
       buckets.pop_back();
     }
-    return made;
   }
 
   /// The symbol's value that the inputs tell.
@@ -91,14 +186,17 @@ struct BucketedCompileCache::Impl {
 
   /// Dims of the outputs for so many rows.
   Result<std::vector<Dims>> dims_for(std::int64_t rows) {
-    const std::lock_guard lock(mutex);
-    const auto known = output_dims.find(rows);
-    if (known != output_dims.end()) return known->second;
+    {
+      const std::lock_guard lock(mutex);
+      const auto known = output_dims.find(rows);
+      if (known != output_dims.end()) return known->second;
+    }
     passes::Bindings bindings{options.compile.dims, options.compile.input_dims};
     bindings.dims[options.symbol] = rows;
     RLX_ASSIGN(const Graph bound, specialised(graph, options.compile, bindings));
     std::vector<Dims> dims;
     for (const IoInfo& output : output_infos(bound)) dims.push_back(output.dims);
+    const std::lock_guard lock(mutex);
     return output_dims[rows] = dims;
   }
 };
@@ -190,7 +288,13 @@ BucketedCompileCache::Report BucketedCompileCache::report() const {
   const std::lock_guard lock(impl_->mutex);
   Report report = impl_->report;
   for (const auto& bucket : impl_->buckets) report.buckets.push_back(bucket->rows);
+  report.compiling = static_cast<int>(impl_->compiling.size());
   return report;
+}
+
+void BucketedCompileCache::wait() const {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return impl_->compiling.empty(); });
 }
 
 }  // namespace rlx

@@ -58,6 +58,33 @@ class Buckets : public testing::Test {
   Outputs exact(const Graph& graph, std::int64_t rows, const Tensor& x) {
     return session.compile(graph, {.dims = {{"rows", rows}}}).value().run({{"x", x}}).value();
   }
+
+  void serve_threads(bool in_background, std::int64_t bytes_limit) {
+    BucketOptions options{.symbol = "rows", .largest = 16};
+    options.in_background = in_background;
+    options.bytes_limit = bytes_limit;
+    BucketedCompileCache cache = BucketedCompileCache::make(session, per_row(), options).value();
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong = 0;
+    std::vector<std::pair<Tensor, Outputs>> cases;
+    for (const std::int64_t rows : {3, 7, 12}) {
+      const Tensor x = noise({2, rows, 16}, static_cast<int>(rows));
+      cases.emplace_back(x, exact(per_row(), rows, x));
+    }
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 30; ++i) {
+          const auto& [x, expected] = cases[static_cast<std::size_t>((i + t) % 3)];
+          const auto outputs = cache.run_padded(std::vector<NamedInput>{{"x", x}});
+          const float a = outputs.ok() ? (*outputs)["s"].as<float>()[2] : 1e9f;
+          if (std::abs(a - expected["s"].as<float>()[2]) > 1e-5f) ++wrong;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+  }
+
   Session session{Device::cpu};
 };
 
@@ -86,6 +113,67 @@ TEST_F(Buckets, share_weights_and_keep_to_their_limit) {
   EXPECT_EQ(small.report().evictions, 1);
   EXPECT_EQ(small.report().buckets, (std::vector<std::int64_t>{64, 16}));
   EXPECT_LE(small.report().bytes, options.bytes_limit);
+}
+
+/// The limit counts packed weights and arenas: the weights of five buckets fit once, not twice.
+TEST_F(Buckets, pack_their_weights_once) {
+  constexpr std::int64_t wide = 1024, weight_bytes = wide * wide * 4;
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", wide});
+  graph.output("y", matmul(x, graph.param("w", f32, {wide, wide}, noise({wide, wide}, 3))));
+  SessionOptions limited;
+  limited.memory_limit_bytes = weight_bytes * 7 / 4;
+  Session tight(Device::cpu, limited);
+  const std::vector<std::int64_t> ladder{8, 16, 32, 64, 96};
+  BucketedCompileCache cache =
+      BucketedCompileCache::make(tight, graph, {.symbol = "rows", .ladder = ladder}).value();
+  for (const std::int64_t rows : ladder) EXPECT_EQ(message(cache.get(rows)), "no error") << rows;
+  EXPECT_GT(cache.report().bytes, 0);
+  EXPECT_LT(cache.report().bytes, weight_bytes / 2);
+}
+
+TEST_F(Buckets, compile_in_the_background_while_a_larger_one_serves) {
+  BucketOptions options{.symbol = "rows", .ladder = {4, 8, 16, 64}, .in_background = true};
+  BucketedCompileCache cache = BucketedCompileCache::make(session, per_row(), options).value();
+  const auto check = [&](std::int64_t rows) {
+    const Tensor x = noise({2, rows, 16}, static_cast<int>(rows));
+    expect_same(cache.run_padded(std::vector<NamedInput>{{"x", x}}).value(),
+                exact(per_row(), rows, x));
+  };
+  check(50);  // nothing larger is there: compiled by the call
+  EXPECT_EQ(cache.report().stand_ins, 0);
+  for (const std::int64_t rows : {3, 13, 7}) check(rows);
+  EXPECT_GE(cache.report().stand_ins, 1);
+  cache.wait();
+  const BucketedCompileCache::Report report = cache.report();
+  EXPECT_THAT(report.buckets, ::testing::UnorderedElementsAre(4, 8, 16, 64));
+  EXPECT_EQ(report.compiling, 0);
+  for (const std::int64_t rows : {3, 13, 7}) check(rows);
+  EXPECT_EQ(cache.report().hits, report.hits + 3);
+}
+
+/// What cannot be made in the background is no error while a larger bucket serves.
+TEST_F(Buckets, a_larger_one_serves_where_the_background_fails) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", 4});
+  graph.output("y", x + x);
+  BucketOptions options{.symbol = "rows", .ladder = {8, 64}, .in_background = true};
+  BucketedCompileCache free = BucketedCompileCache::make(session, graph, options).value();
+  ASSERT_TRUE(free.get(64).ok());
+  SessionOptions limited;
+  limited.memory_limit_bytes = free.report().bytes + 128;  // one bucket, but not two
+  Session tight(Device::cpu, limited);
+  BucketedCompileCache cache = BucketedCompileCache::make(tight, graph, options).value();
+  ASSERT_EQ(message(cache.get(64)), "no error");
+  const Tensor x3 = noise({3, 4}, 1);
+  for (int i = 1; i <= 2; ++i) {
+    const Outputs outputs = cache.run_padded(std::vector<NamedInput>{{"x", x3}}).value();
+    EXPECT_EQ(outputs["y"].dims(), (Dims{3, 4}));
+    EXPECT_EQ(outputs["y"].as<float>()[11], 2 * x3.as<float>()[11]);
+    cache.wait();
+    EXPECT_EQ(cache.report().stand_ins, i);
+  }
+  EXPECT_EQ(cache.report().buckets, std::vector<std::int64_t>{64});
 }
 
 TEST_F(Buckets, what_mixes_rows_is_refused) {
@@ -135,28 +223,10 @@ TEST_F(Buckets, say_what_is_wrong) {
             "No input tells the symbol (rows).");
 }
 
+/// Hits, misses, stand-ins and evictions at the same time.
 TEST_F(Buckets, serve_several_threads) {
-  BucketedCompileCache cache =
-      BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .largest = 16}).value();
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  std::vector<std::pair<Tensor, Outputs>> cases;
-  for (const std::int64_t rows : {3, 7, 12}) {
-    const Tensor x = noise({2, rows, 16}, static_cast<int>(rows));
-    cases.emplace_back(x, exact(per_row(), rows, x));
-  }
-  for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 30; ++i) {
-        const auto& [x, expected] = cases[static_cast<std::size_t>((i + t) % 3)];
-        const auto outputs = cache.run_padded(std::vector<NamedInput>{{"x", x}});
-        const float a = outputs.ok() ? (*outputs)["s"].as<float>()[2] : 1e9f;
-        if (std::abs(a - expected["s"].as<float>()[2]) > 1e-5f) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  for (const bool in_background : {false, true}) serve_threads(in_background, 0);
+  serve_threads(true, 1);  // one byte: every new bucket throws the others out
 }
 
 TEST_F(Buckets, an_active_extent_runs_the_live_rows) {
