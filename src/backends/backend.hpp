@@ -83,6 +83,8 @@ class Backend {
   virtual void run_lanes(int lanes, const std::function<void(int)>& body) {
     for (int lane = 0; lane < lanes; ++lane) body(lane);
   }
+  /// What the device's generated kernels cost; null: it has none, and no other precision than f32.
+  virtual const cost::MachineModel* model() const { return nullptr; }
 };
 
 /// What a session shares among the programs of one device.

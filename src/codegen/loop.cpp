@@ -85,7 +85,8 @@ void write_contraction(Writer& out, const Contraction& c) {
   for (const Guard& guard : c.a_guards) a += text_of(guard);
   out.line("  a {}", a);
   if (c.b_packed) {
-    out.line("  b b{} packed {} {}+{}", c.b_buffer, c.panel_width, c.b_offset,
+    out.line("  b b{} packed {}{} {}+{}", c.b_buffer, c.panel_width,
+             c.k_group == 1 ? "" : fmt::format("x{}", c.k_group), c.b_offset,
              list(c.b_batch_strides));
   } else {
     out.line("  b b{} {}+{}{}[{}]", c.b_buffer, c.b_offset, list(c.b_batch_strides),

@@ -59,8 +59,8 @@ class ContractionCost {
  private:
   /// Segments that copy lines of their own count as batches.
   codegen::ContractionPlan plan_of(const loop::Contraction& contraction) const {
-    codegen::ContractionPlan plan = codegen::plan_contraction(
-        contraction, a_dtype_, b_dtype_, {model_.machine.vector_bytes, model_.machine.registers});
+    codegen::ContractionPlan plan = codegen::plan_contraction(contraction, a_dtype_, b_dtype_,
+                                                              codegen::PlanMachine(model_.machine));
     if (plan.line.segments > 0) plan.batches *= plan.line.segments;
     return plan;
   }
@@ -80,6 +80,7 @@ class ContractionCost {
     double ns = std::max({multiply, loads, latency}) * model_.cycle;
     const DType columns =
         plan_.column_source == codegen::ColumnSource::scratch ? contraction_.accumulator : b_dtype_;
+    if (plan_.unit > 1) return ns;
     if (narrow(columns)) ns += plan_.vectors * model_.narrow_ns;
     if (narrow(a_dtype_)) ns += d(rows) * model_.narrow_ns / 2;
     return ns;

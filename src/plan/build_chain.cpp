@@ -71,7 +71,6 @@ loop::Contraction PlanBuilder::chain_stage(const Region& region, KernelBuffers& 
   loop::Contraction stage;
   Domain domain;
   describe_dot(root, *root.op.as<op::DotGeneral>(), region, stage, domain, buffers);
-  stage.accumulator = root.results[0].dtype == f64 ? f64 : f32;
   add_epilogue(region, domain, stage, buffers);
   return stage;
 }

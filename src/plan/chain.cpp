@@ -46,7 +46,7 @@ class Chaining {
     const Region& second = regions_.list[static_cast<std::size_t>(index)];
     const op::DotGeneral* by_value = product(second);
     if (!by_value) return -1;
-    const ValueId rows = node(second.root).inputs[0];
+    const ValueId rows = operand_read(graph_, regions_, node(second.root).inputs[0]);
     const std::int32_t at = regions_.region_of[static_cast<std::size_t>(rows.node)];
     if (at < 0 || at == index || view(rows).base != rows) return -1;
     const Region& first = regions_.list[static_cast<std::size_t>(at)];
@@ -114,7 +114,9 @@ class Chaining {
       for (std::size_t k = 0; k < n.inputs.size(); ++k) {
         const ValueId id = n.inputs[k];
         if (id.node < 0 || !inside(view(id).base.node)) continue;
-        if (reader != root || k != 0 || id != rows) return false;
+        const bool cast_of_rows = id == rows && regions_.region_of[i] < 0 && n.op.is<op::Cast>();
+        if (cast_of_rows) continue;
+        if (reader != root || k != 0 || operand_read(graph_, regions_, id) != rows) return false;
       }
     }
     return true;

@@ -107,7 +107,7 @@ bool Placement::move(ValueId part, const View& target) {
           return false;
         continue;
       }
-      if (!is_view_op(node.op)) continue;
+      if (!is_view_op(node.op) && !node.op.is<op::Cast>()) continue;
       const auto through = view_through(node, view);
       if (!through) return false;
       moved.push_back({user, *through});

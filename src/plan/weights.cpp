@@ -121,9 +121,10 @@ void pack_piece(const Piece& piece) {
   const std::int64_t first_column = piece.first_panel * part.panel_width;
   part.n = std::min(weight.layout.n, piece.last_panel * part.panel_width) - first_column;
   const auto panel_bytes =
-      part.k * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
+      part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
   codegen::pack(
       {.data = piece.source.data(),
+       .rounded = weight.rounded,
        .offset = offset + first_column * weight.n_stride,
        .batches = 1,
        .batch_stride = 0,
@@ -142,7 +143,7 @@ void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& sourc
     return;
   }
   const std::int64_t panels = weight.layout.panels();
-  const auto panel_bytes = weight.layout.k * weight.layout.panel_width *
+  const auto panel_bytes = weight.layout.filled_k() * weight.layout.panel_width *
                            static_cast<std::int64_t>(size_of(weight.layout.dtype));
   const std::int64_t step =
       std::max<std::int64_t>(1, bytes_each / std::max<std::int64_t>(1, panel_bytes));
@@ -155,12 +156,13 @@ void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& sourc
 
 /// Names what the packed bytes are made of, for plans that share a model's weights.
 std::string cache_key(const WeightPlan& weight, const Tensor& source) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", static_cast<const void*>(source.data()),
-                     name_of(weight.dtype), weight.packed, weight.view.offset,
-                     fmt::join(weight.view.dims, ","), fmt::join(weight.view.strides, ","),
-                     weight.layout.panel_width, fmt::join(weight.batch_extents, ","),
-                     fmt::join(weight.batch_strides, ","), fmt::join(weight.k_extents, ","),
-                     fmt::join(weight.k_strides, ","), weight.n_stride);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                     static_cast<const void*>(source.data()), name_of(weight.dtype), weight.packed,
+                     weight.view.offset, fmt::join(weight.view.dims, ","),
+                     fmt::join(weight.view.strides, ","), weight.layout.panel_width,
+                     fmt::join(weight.batch_extents, ","), fmt::join(weight.batch_strides, ","),
+                     fmt::join(weight.k_extents, ","), fmt::join(weight.k_strides, ","),
+                     weight.n_stride, weight.rounded, weight.layout.group, weight.layout.inner);
 }
 
 /// The values that a concatenation of params or constants joins; empty for any other weight. Such

@@ -131,6 +131,7 @@ class CpuBackend final : public Backend {
     return CpuExecutable::make(std::move(program), std::move(weights));
   }
 
+  const cost::MachineModel* model() const override { return &shared_->model; }
   int lanes() const override { return threads_; }
 
   void run_lanes(int lanes, const std::function<void(int)>& body) override {

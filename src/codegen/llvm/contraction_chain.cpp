@@ -26,7 +26,7 @@ ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body
   const auto& buffers = emitter.kernel.buffers;
   ContractionPlan plan =
       plan_contraction(body, buffers[body.a_buffer].dtype, buffers[body.b_buffer].dtype,
-                       {emitter.machine.vector_bytes, emitter.machine.registers});
+                       PlanMachine(emitter.machine));
   // Groups are cut into register blocks here: no block computes a row of the next one.
   plan.one_height = false;
   return plan;
@@ -298,10 +298,10 @@ class ChainEmitter {
       return bytes_at(b, scaled(column_block, columns * stage.contraction.b_n_stride * b_bytes));
     }
     Value* blocks = builder_.getInt64(stage.plan.panel_width / columns);
-    Value* panel = scaled(builder_.CreateUDiv(column_block, blocks),
-                          stage.plan.panel_width * stage.plan.depth * b_bytes);
-    return bytes_at(bytes_at(b, panel),
-                    scaled(builder_.CreateURem(column_block, blocks), columns * b_bytes));
+    Value* panel =
+        scaled(builder_.CreateUDiv(column_block, blocks), stage.context.packed_panel_bytes());
+    return bytes_at(bytes_at(b, panel), scaled(builder_.CreateURem(column_block, blocks),
+                                               columns * stage.context.packed_column_bytes()));
   }
 
   /// Every column block's panel, where a worker's last item had another B.
