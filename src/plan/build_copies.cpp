@@ -115,7 +115,8 @@ Status PlanBuilder::add_call(const Region& region) {
   }
   if (call.kernel_items > 0) {
     step.name = node.op.name();
-    step.flops = info.cost(node.op.attributes(), types, node.results).flops;
+    // Kernels that only move numbers tell no cost.
+    if (info.cost) step.flops = info.cost(node.op.attributes(), types, node.results).flops;
   }
   step.conditions = conditions(region);
   for (const std::int32_t buffer : call.inputs)

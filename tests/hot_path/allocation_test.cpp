@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "rlx/custom.hpp"
 #include "rlx/import.hpp"
 #include "rlx/rlx.hpp"
 
@@ -141,6 +142,32 @@ TEST_P(Allocation, none_in_runs_that_feed_handles) {
   graph.output("y", softmax(next));
   CompiledGraph program = session.compile(graph, CompileOptions().feed("next", "state")).value();
   expect_no_allocations(program, "a fed state", 1000);
+}
+
+TEST_P(Allocation, none_in_runs_of_custom_ops_and_signals) {
+  CustomOp half;
+  half.name = "half";
+  half.infer = [](const CustomAttributes&, std::span<const Type> in) -> Result<std::vector<Type>> {
+    return std::vector<Type>{in[0]};
+  };
+  half.eval = [](const CustomAttributes& attributes, std::span<const TensorView> in,
+                 std::span<const MutableTensorView> out) -> Status {
+    const auto factor = static_cast<float>(attributes.number("factor", 0.5));
+    for (std::int64_t i = 0; i < in[0].elements(); ++i)
+      out[0].as<float>()[i] = factor * reinterpret_cast<const float*>(in[0].data)[i];
+    return {};
+  };
+  CustomOps ops;
+  ASSERT_TRUE(ops.add(std::move(half)).ok());
+  Graph graph;
+  const Value x = graph.input("x", f32, {4, 512});
+  const Value halved = custom(ops, "half", {x}, {"factor=0.25"});
+  const Value bins = graph.add_one(op::Rfft{}, {halved + x});
+  graph.output("odd", graph.add_one(op::Irfft{.length = 511}, {bins}));
+  graph.output("real", graph.add_one(op::Real{}, {bins}));
+  graph.output("peaks", welch_peaks(halved, {.k = 4, .n_segments = 2}));
+  CompiledGraph program = session.compile(graph).value();
+  expect_no_allocations(program, "custom op and transforms", 100);
 }
 
 TEST_P(Allocation, none_in_runs_of_the_models) {
