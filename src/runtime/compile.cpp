@@ -8,7 +8,9 @@
 #include "base/error.hpp"
 #include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
+#include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
+#include "passes/sub_pixel.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -138,13 +140,16 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
                RLX_ASSIGN(result, passes::transforms_as_products(result));
+               RLX_ASSIGN(result, passes::sub_pixel(result));
                RLX_ASSIGN(result, passes::integer_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
                RLX_ASSIGN(result, passes::channels_last(result));
                RLX_ASSIGN(result, passes::simplify(result));
                RLX_ASSIGN(result, passes::merge_equal(result));
                if (fusion) {
-                 RLX_ASSIGN(result, passes::merge_products(result));
+                 const IoFusionGate gate = IoFusionGate::preset(backend.device());
+                 RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions));
+                 RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions));
                }
                if (policy.asked != Precision::f32) {
                  RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
@@ -176,6 +181,7 @@ Result<StaticProgram> StaticProgram::clone() const {
   copy.mir_graph = mir_graph;
   copy.report = report;
   copy.claims = claims;
+  copy.questions = questions;
   return copy;
 }
 
