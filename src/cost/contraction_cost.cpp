@@ -242,6 +242,11 @@ class ContractionCost {
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
                      std::span<const loop::Buffer> buffers, const MachineModel& model,
                      bool chained) {
+  const auto& k = contraction.k_extents;
+  if (std::find(k.begin(), k.end(), 0) != k.end()) {
+    // Rows that are made without products.
+    return add_nest(work, contraction.row_epilogue, buffers, model, true);
+  }
   ContractionCost(contraction, buffers, model, chained).add_to(work);
 }
 
