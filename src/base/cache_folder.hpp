@@ -42,6 +42,14 @@ class CacheFolder {
   std::optional<std::vector<std::byte>> read(const std::string& name,
                                              std::uint64_t bytes_limit) const;
 
+  /// `bytes` bytes from `offset`; nothing where the file is missing, shorter, or not the user's
+  /// alone.
+  std::optional<std::vector<std::byte>> read_part(const std::string& name, std::uint64_t offset,
+                                                  std::uint64_t bytes) const;
+
+  /// Names of whole files in no order, at most `limit`.
+  std::vector<std::string> names(std::size_t limit) const;
+
   /// Replaces the file in one step.
   Status write(const std::string& name, std::span<const std::byte> bytes) const;
 
