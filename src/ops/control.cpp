@@ -5,7 +5,6 @@
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
 #include "ops/subgraph.hpp"
-#include "rlx/custom.hpp"
 
 namespace rlx {
 namespace {
@@ -158,8 +157,7 @@ struct Rules<op::While> {
 RLX_OP(op::While, "control")
 
 OpList control_ops() {
-  static const OpInfo* const list[] = {&info_of<op::If>(), &info_of<op::While>(),
-                                       &info_of<op::Custom>()};
+  static const OpInfo* const list[] = {&info_of<op::If>(), &info_of<op::While>()};
   return list;
 }
 

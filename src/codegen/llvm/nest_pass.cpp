@@ -48,9 +48,7 @@ std::pair<llvm::Value*, llvm::Value*> emit_bounds(Emitter& emitter, const loop::
 }
 
 void NestEmitter::emit_passes(NestFrame frame) {
-  // Rows may be made without reductions.
-  const bool loops = plan_.levels > 0 || nest_.parallel_dims < plan_.rank();
-  if (loops) {
+  if (plan_.levels > 0) {
     if (plan_.vector_is_reduced()) {
       frame.vectors = frame.lanes = 1;
       for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
@@ -63,7 +61,7 @@ void NestEmitter::emit_passes(NestFrame frame) {
   }
   const NestPass& last = passes(frame).back();
   if (!last.stores.empty()) {
-    if (loops) {
+    if (plan_.levels > 0) {
       NestFrame inside = frame;
       hoist(inside, last);
       reduced_loops(nest_.parallel_dims, inside, last, {});

@@ -12,7 +12,7 @@ constexpr std::int64_t newest_opset = 28;
 
 class SupportCheck {
  public:
-  SupportCheck(const ModelProto& model, const CustomOps& custom) : model_(model), custom_(custom) {}
+  explicit SupportCheck(const ModelProto& model) : model_(model) {}
 
   void run() {
     const auto opset = model_.opsets.find("");
@@ -55,10 +55,8 @@ class SupportCheck {
     for (const NodeProto& node : list) {
       const auto opset = opsets.find(node.domain);
       const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
-      const std::string name = name_in_domain(node);
-      if (!find_function(model_, node) && !find_handler(node.domain, node.op_type, version) &&
-          !custom_.find(name)) {
-        missing_.insert("op " + name);
+      if (!find_function(model_, node) && !find_handler(node.domain, node.op_type, version)) {
+        missing_.insert("op " + (node.domain.empty() ? "" : node.domain + ":") + node.op_type);
       }
       for (const AttributeProto& attribute : node.attributes) this->attribute(attribute, opsets);
     }
@@ -76,7 +74,6 @@ class SupportCheck {
   }
 
   const ModelProto& model_;
-  const CustomOps& custom_;
   std::set<std::string> missing_;
 };
 
@@ -100,9 +97,7 @@ const Table& table() {
 
 }  // namespace
 
-void check_support(const ModelProto& model, const CustomOps& custom) {
-  SupportCheck(model, custom).run();
-}
+void check_support(const ModelProto& model) { SupportCheck(model).run(); }
 
 Handler find_handler(const std::string& domain, const std::string& op, std::int64_t version) {
   const auto found = table().find({domain, op});
