@@ -24,6 +24,13 @@ struct MeanPower {
   bool take_mean_off = false;
 };
 
+/// (spectrum, filters, gradient of log_mel's result) -> the gradient for the spectrum, of its type:
+/// the true derivative of op::LogMel with that floor, which moves with the maximum. Places that
+/// share the maximum share what floored places hand to it.
+struct LogMelBackward {
+  LogMelFloor floor = LogMelFloor::clip;
+};
+
 }  // namespace op
 
 /// SciPy's windows; `parameter` is beta of kaiser and the deviation of gaussian.

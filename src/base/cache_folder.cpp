@@ -108,6 +108,28 @@ class Descriptor {
   int value_;
 };
 
+/// The open file, where it is a regular one that nobody but the user can write; else -1.
+int open_own(int folder, const std::string& name) {
+  const int file = openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  struct stat status;
+  if (file < 0) return -1;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && check_own(status, name).ok())
+    return file;
+  close(file);
+  return -1;
+}
+
+bool read_all(int descriptor, std::span<std::byte> bytes, off_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t count = pread(descriptor, bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+  return true;
+}
+
 bool write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
@@ -203,22 +225,44 @@ CacheFolder::~CacheFolder() {
 
 std::optional<std::vector<std::byte>> CacheFolder::read(const std::string& name,
                                                         std::uint64_t bytes_limit) const {
-  const Descriptor file(
-      openat(descriptor_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file(open_own(descriptor_, name));
   struct stat status;
-  if (file.get() < 0 || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      !check_own(status, name).ok() || static_cast<std::uint64_t>(status.st_size) > bytes_limit) {
+  if (file.get() < 0 || fstat(file.get(), &status) != 0 ||
+      static_cast<std::uint64_t>(status.st_size) > bytes_limit) {
     return std::nullopt;
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return std::nullopt;
-    filled += static_cast<std::size_t>(count);
-  }
+  if (!read_all(file.get(), bytes, 0)) return std::nullopt;
   return bytes;
+}
+
+std::optional<std::vector<std::byte>> CacheFolder::read_part(const std::string& name,
+                                                             std::uint64_t offset,
+                                                             std::uint64_t bytes) const {
+  const Descriptor file(open_own(descriptor_, name));
+  struct stat status;
+  if (file.get() < 0 || fstat(file.get(), &status) != 0) return std::nullopt;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (offset > size || bytes > size - offset) return std::nullopt;
+  std::vector<std::byte> part(static_cast<std::size_t>(bytes));
+  if (!read_all(file.get(), part, static_cast<off_t>(offset))) return std::nullopt;
+  return part;
+}
+
+std::vector<std::string> CacheFolder::names(std::size_t limit) const {
+  std::vector<std::string> names;
+  const int copy = openat(descriptor_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0) return names;
+  DIR* listing = fdopendir(copy);
+  if (listing == nullptr) {
+    close(copy);
+    return names;
+  }
+  while (const dirent* entry = names.size() < limit ? readdir(listing) : nullptr) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  closedir(listing);
+  return names;
 }
 
 Status CacheFolder::write(const std::string& name, std::span<const std::byte> bytes) const {
@@ -242,22 +286,6 @@ Status CacheFolder::write(const std::string& name, std::span<const std::byte> by
     return not_available("The cache file {} cannot be replaced ({}).", name, std::strerror(reason));
   }
   return {};
-}
-
-Result<int> CacheFolder::open_unnamed(std::uint64_t bytes) const {
-  const std::string temporary = temporary_name();
-  const int file = openat(descriptor_, temporary.c_str(),
-                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  int reason = errno;
-  if (file >= 0) {
-    unlinkat(descriptor_, temporary.c_str(), 0);
-    // Room is taken now: a mapping of a full disk would end the process later.
-    reason = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-    if (reason == 0) return file;
-    close(file);
-  }
-  return not_available("The cache folder {} cannot hold a file of ({}) bytes ({}).", path_, bytes,
-                       std::strerror(reason));
 }
 
 void CacheFolder::touch(const std::string& name) const {

@@ -42,13 +42,16 @@ class CacheFolder {
   std::optional<std::vector<std::byte>> read(const std::string& name,
                                              std::uint64_t bytes_limit) const;
 
+  /// `bytes` bytes from `offset`; nothing where the file is missing, shorter, or not the user's
+  /// alone.
+  std::optional<std::vector<std::byte>> read_part(const std::string& name, std::uint64_t offset,
+                                                  std::uint64_t bytes) const;
+
+  /// Names of whole files in no order, at most `limit`.
+  std::vector<std::string> names(std::size_t limit) const;
+
   /// Replaces the file in one step.
   Status write(const std::string& name, std::span<const std::byte> bytes) const;
-
-  /// An open file of so many bytes that has no name, for reading and writing: it is gone when the
-  /// last descriptor and mapping are. Closed by the caller. Errors: not_available where the folder
-  /// cannot hold it.
-  Result<int> open_unnamed(std::uint64_t bytes) const;
 
   /// Notes that the file is in use, so that trim keeps it longest.
   void touch(const std::string& name) const;

@@ -1,7 +1,8 @@
-// Files of machine code. A file is: magic, count, a table of entries, a checksum of all that, then
-// the entries' bytes.
+// Files of machine code, one for each program. A file is: magic, count, a table of entries, a
+// checksum of all that, then the entries' bytes.
 #include "codegen/code_cache.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
@@ -14,6 +15,9 @@ namespace {
 constexpr std::uint64_t format_version = 1;
 constexpr std::uint64_t magic = 0x65646f63'786c72;  // "rlxcode" as bytes in memory
 constexpr std::uint64_t file_bytes_limit = std::uint64_t{256} << 20;
+constexpr std::string_view program_extension = ".program";
+/// Files of other programs that are looked into, at some 20 us each.
+constexpr std::size_t shared_files_limit = 1000;
 
 struct Header {
   std::uint64_t magic = codegen::magic;
@@ -56,21 +60,33 @@ bool read_entry(std::span<const std::byte> file, const Entry& entry, KernelCode&
   return true;
 }
 
+/// How many bytes of table follow the header; nothing where it is none of ours.
+std::optional<std::uint64_t> table_bytes(std::span<const std::byte> file, Header& header) {
+  if (file.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (header.magic != magic || header.version != format_version ||
+      header.count > file_bytes_limit / sizeof(Entry)) {
+    return std::nullopt;
+  }
+  return header.count * sizeof(Entry);
+}
+
+/// The entries of a table; empty where it is damaged.
+std::vector<Entry> read_table(std::span<const std::byte> table, const Header& header) {
+  std::vector<Entry> entries;
+  if (header.table_checksum != table_checksum(table, header.count)) return entries;
+  entries.resize(header.count);
+  if (!entries.empty()) std::memcpy(entries.data(), table.data(), table.size());
+  return entries;
+}
+
 /// All sound entries of a file.
 Codes read_file(std::span<const std::byte> file) {
   Header header;
-  if (file.size() < sizeof(header)) return {};
-  std::memcpy(&header, file.data(), sizeof(header));
-  if (header.magic != magic || header.version != format_version ||
-      header.count > (file.size() - sizeof(header)) / sizeof(Entry)) {
-    return {};
-  }
-  const auto table = file.subspan(sizeof(header), header.count * sizeof(Entry));
-  if (header.table_checksum != table_checksum(table, header.count)) return {};
+  const auto bytes = table_bytes(file, header);
+  if (!bytes || *bytes > file.size() - sizeof(header)) return {};
   Codes codes;
-  for (std::size_t i = 0; i < header.count; ++i) {
-    Entry entry;
-    std::memcpy(&entry, table.data() + i * sizeof(entry), sizeof(entry));
+  for (const Entry& entry : read_table(file.subspan(sizeof(header), *bytes), header)) {
     KernelCode code;
     if (read_entry(file, entry, code)) codes.insert_or_assign(entry.key, std::move(code));
   }
@@ -105,13 +121,11 @@ std::vector<std::byte> make_file(std::span<const Digest> keys, std::span<const K
   return file;
 }
 
-std::string single_name(const Digest& key) { return key.hex() + ".kernel"; }
-
 std::string program_name(std::span<const Digest> keys) {
   Hasher hasher;
   hasher.add_field("rlx program");
   for (const Digest& key : keys) hasher.add(std::as_bytes(std::span(key.bytes)));
-  return hasher.finish().hex() + ".program";
+  return hasher.finish().hex() + std::string(program_extension);
 }
 
 }  // namespace
@@ -134,40 +148,55 @@ CodeCache::Found CodeCache::load(std::span<const Digest> keys) const {
   found.codes.resize(keys.size());
   if (!enabled() || keys.empty()) return found;
   const std::string program = program_name(keys);
-  Codes together;
   if (const auto file = folder_->read(program, file_bytes_limit)) {
-    together = read_file(*file);
+    Codes together = read_file(*file);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (const auto it = together.find(keys[i]); it != together.end()) found.codes[i] = it->second;
+    }
     folder_->touch(program);
   }
-  found.as_program = true;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (const auto it = together.find(keys[i]); it != together.end()) {
-      found.codes[i] = it->second;
-      continue;
-    }
-    found.as_program = false;
-    const std::string name = single_name(keys[i]);
-    const auto file = folder_->read(name, file_bytes_limit);
-    if (!file) continue;
-    Codes one = read_file(*file);
-    if (const auto it = one.find(keys[i]); it != one.end()) {
-      found.codes[i] = std::move(it->second);
-      folder_->touch(name);
-    }
-  }
+  found.as_program = std::ranges::all_of(found.codes, &std::optional<KernelCode>::has_value);
+  if (!found.as_program) share(keys, found, program);
   return found;
 }
 
-void CodeCache::store(std::span<const Digest> keys, std::span<const KernelCode> codes,
-                      const std::vector<bool>& is_new) const {
-  if (!enabled() || keys.empty()) return;
-  RLX_CHECK(keys.size() == codes.size() && keys.size() == is_new.size());
-  // A cache that cannot be written is no reason to fail: the code is there already.
+/// Looks for what is missing in the files of other programs: only their tables are read.
+void CodeCache::share(std::span<const Digest> keys, Found& found, const std::string& known) const {
+  std::unordered_map<Digest, std::vector<std::size_t>, DigestHash> missing;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (!is_new[i]) continue;
-    (void)folder_->write(single_name(keys[i]), make_file(keys.subspan(i, 1), codes.subspan(i, 1)));
+    if (!found.codes[i]) missing[keys[i]].push_back(i);
   }
-  if (keys.size() > 1) (void)folder_->write(program_name(keys), make_file(keys, codes));
+  for (const std::string& name : folder_->names(shared_files_limit)) {
+    if (missing.empty()) return;
+    if (name == known || !name.ends_with(program_extension)) continue;
+    const auto begin = folder_->read_part(name, 0, sizeof(Header));
+    Header header;
+    const auto bytes = begin ? table_bytes(*begin, header) : std::nullopt;
+    const auto table = bytes ? folder_->read_part(name, sizeof(Header), *bytes) : std::nullopt;
+    if (!table) continue;
+    for (const Entry& entry : read_table(*table, header)) {
+      const auto it = missing.find(entry.key);
+      if (it == missing.end() || entry.symbol_bytes > file_bytes_limit ||
+          entry.object_bytes > file_bytes_limit)
+        continue;
+      const auto part =
+          folder_->read_part(name, entry.offset, entry.symbol_bytes + entry.object_bytes);
+      Entry moved = entry;
+      moved.offset = 0;
+      KernelCode code;
+      if (!part || !read_entry(*part, moved, code)) continue;
+      for (const std::size_t i : it->second) found.codes[i] = code;
+      missing.erase(it);
+      folder_->touch(name);
+    }
+  }
+}
+
+void CodeCache::store(std::span<const Digest> keys, std::span<const KernelCode> codes) const {
+  if (!enabled() || keys.empty()) return;
+  RLX_CHECK(keys.size() == codes.size());
+  // A cache that cannot be written is no reason to fail: the code is there already.
+  (void)folder_->write(program_name(keys), make_file(keys, codes));
   folder_->trim(bytes_limit_);
 }
 

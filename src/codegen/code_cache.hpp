@@ -19,9 +19,10 @@ namespace rlx::codegen {
 /// cache's format.
 Digest code_key(std::string_view kernel_text, const Target& target, std::string_view generator);
 
-/// Code on disk. The kernels of a program are kept as one file as well as singly, so that a program
-/// seen before costs one file and a new one shares what it can. Damaged, foreign and outdated files
-/// count as absent and are replaced by the next store. Const members may be called from several
+/// Code on disk. The kernels of a program are kept as one file: making a file costs more than
+/// reading many. A program seen before costs that file; a new one looks into the others' tables and
+/// shares what it can. Damaged, foreign and outdated files count as absent and are replaced by the
+/// next store. Const members may be called from several
 /// threads, and several processes may share the folder.
 class CodeCache {
  public:
@@ -45,11 +46,12 @@ class CodeCache {
   };
   Found load(std::span<const Digest> keys) const;
 
-  /// Keeps the code of one program: each key's singly where `is_new`, and all as one file.
-  void store(std::span<const Digest> keys, std::span<const KernelCode> codes,
-             const std::vector<bool>& is_new) const;
+  /// Keeps the code of one program.
+  void store(std::span<const Digest> keys, std::span<const KernelCode> codes) const;
 
  private:
+  void share(std::span<const Digest> keys, Found& found, const std::string& known) const;
+
   Result<CacheFolder> folder_;
   std::uint64_t bytes_limit_;
 };

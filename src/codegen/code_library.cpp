@@ -284,24 +284,19 @@ void CodeLibrary::keep(Request& request) {
   }
   if (!cache_.enabled()) return;
   const Stopwatch watch(request.statistics.lookup_ms);
+  bool anything_new = false;
   std::vector<Digest> keys;
   std::vector<KernelCode> codes;
-  std::vector<bool> is_new;
   for (Request::Item& item : request.items) {
     if (!item.result->ok() || !item.code) continue;
     keys.push_back(item.key);
     codes.push_back(*std::move(item.code));
-    is_new.push_back(!item.from_disk);
+    anything_new = anything_new || !item.from_disk;
   }
-  const bool anything_new = std::ranges::find(is_new, true) != is_new.end();
+  // What was in memory alone already lies in another program's file; without it this program's
+  // file would not be whole, and is kept for what is new alone.
   const bool whole = keys.size() == request.items.size();
-  if (whole && (anything_new || !request.as_program)) {
-    cache_.store(keys, codes, is_new);
-  } else {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (is_new[i]) cache_.store(std::span(&keys[i], 1), std::span(&codes[i], 1), {true});
-    }
-  }
+  if (anything_new || (whole && !request.as_program)) cache_.store(keys, codes);
 }
 
 Result<std::vector<KernelCode>> CodeLibrary::codes(std::span<const loop::Kernel> kernels) const {

@@ -78,14 +78,15 @@ void write_nest(Writer& out, std::string_view title, const Nest& nest) {
 }
 
 void write_contraction(Writer& out, const Contraction& c) {
-  out.line("contraction batch {} m {} n {} k {} in {}{}", list(c.batch_extents), list(c.m_extents),
-           c.n, list(c.k_extents), name_of(c.accumulator), c.in_order ? " in order" : "");
+  out.line("contraction batch {} m {} n {} k {} in {}", list(c.batch_extents), list(c.m_extents),
+           c.n, list(c.k_extents), name_of(c.accumulator));
   std::string a = fmt::format("b{} {}+{}{}{}", c.a_buffer, c.a_offset, list(c.a_batch_strides),
                               list(c.a_m_strides), list(c.a_k_strides));
   for (const Guard& guard : c.a_guards) a += text_of(guard);
   out.line("  a {}", a);
   if (c.b_packed) {
-    out.line("  b b{} packed {} {}+{}", c.b_buffer, c.panel_width, c.b_offset,
+    out.line("  b b{} packed {}{} {}+{}", c.b_buffer, c.panel_width,
+             c.k_group == 1 ? "" : fmt::format("x{}", c.k_group), c.b_offset,
              list(c.b_batch_strides));
   } else {
     out.line("  b b{} {}+{}{}[{}]", c.b_buffer, c.b_offset, list(c.b_batch_strides),

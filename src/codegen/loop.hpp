@@ -96,11 +96,13 @@ struct Contraction {
   /// convolutions).
   std::vector<Guard> a_guards;
 
-  /// B. Packed: [batch][panel][k][panel_width], the last panel filled with zeros, k running over k
-  /// dims row-major. Not packed: addressed by b_offset + strides.
+  /// B. Packed: [batch][panel][k / k_group][panel_width][k_group], the last panel filled with
+  /// zeros, k running over k dims row-major; the innermost k dim is filled up to whole groups with
+  /// zeros. Not packed: addressed by b_offset + strides.
   std::int32_t b_buffer = 0;
   bool b_packed = false;
   std::int32_t panel_width = 0;  ///< packed: 16, 32, 48 or 64
+  std::int32_t k_group = 1;      ///< packed: so many k side by side (bf16 pairs: 2, bytes: 4)
   std::int64_t b_offset = 0;
   std::vector<std::int64_t>
       b_batch_strides;  ///< packed: in units of whole packed matrices (0 shares one)
@@ -108,9 +110,6 @@ struct Contraction {
   std::int64_t b_n_stride = 1;
 
   DType accumulator = DType::f32;  ///< f32, f64 or i32
-  /// Sums are taken in the order of k: the bits of a row's results do not depend on how many rows
-  /// the contraction has.
-  bool in_order = false;
 
   std::vector<Access> accesses;   ///< of the epilogue's loads, over (batch..., m..., n)
   std::vector<ScalarNode> nodes;  ///< of the epilogue

@@ -328,13 +328,18 @@ class Product {
       return c_.b_offset + batch + dot(c_.b_k_strides, k_) + column * c_.b_n_stride;
     }
     std::int64_t k = 0, depth = 1;
+    const std::int64_t group = c_.k_group;
     for (std::size_t i = 0; i < k_.size(); ++i) {
-      k = k * c_.k_extents[i] + k_[i];
-      depth *= c_.k_extents[i];
+      const bool inner = i + 1 == k_.size();
+      const std::int64_t extent =
+          inner ? (c_.k_extents[i] + group - 1) / group * group : c_.k_extents[i];
+      k = k * extent + k_[i];
+      depth *= extent;
     }
     const std::int64_t width = c_.panel_width, panels = (c_.n + width - 1) / width;
     const std::int64_t panel = column / width;
-    return c_.b_offset + ((batch * panels + panel) * depth + k) * width + column % width;
+    return c_.b_offset + ((batch * panels + panel) * depth + k / group * group) * width +
+           column % width * group + k % group;
   }
 
   const Kernel& kernel_;

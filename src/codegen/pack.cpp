@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+
+#include "base/half.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -53,7 +56,41 @@ void pack_run(const std::byte* source, std::int64_t k, std::int64_t k_stride, st
   }
 }
 
-template <class T>
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else {
+    return To(value);
+  }
+}
+
+/// The same with groups of k side by side and elements converted: tiles of columns, so that each
+/// line of the destination is finished while it is in the L1 cache.
+template <class T, class From>
+void pack_groups(const std::byte* source, std::int64_t k, std::int64_t k_stride,
+                 std::int64_t n_stride, std::int64_t columns, std::int64_t width,
+                 std::int64_t group, T* destination) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(From));
+  const auto at = [&](std::int64_t i, std::int64_t j) {
+    From value;
+    std::memcpy(&value, source + (i * k_stride + j * n_stride) * size, sizeof value);
+    return converted<T>(value);
+  };
+  constexpr std::int64_t tile = 16;
+  for (std::int64_t k0 = 0; k0 < k; k0 += tile) {
+    const std::int64_t k_end = std::min(k, k0 + tile);
+    for (std::int64_t n0 = 0; n0 < columns; n0 += tile) {
+      const std::int64_t n_end = std::min(columns, n0 + tile);
+      for (std::int64_t i = k0; i < k_end; ++i) {
+        T* to = destination + i / group * group * width + i % group;
+        for (std::int64_t j = n0; j < n_end; ++j) to[j * group] = at(i, j);
+      }
+    }
+  }
+}
+
+template <class T, class From>
 void pack_matrix(const std::byte* source, const std::vector<std::int64_t>& extents,
                  const std::vector<std::int64_t>& strides, std::int64_t n_stride,
                  const PackedLayout& layout, T* destination) {
@@ -63,29 +100,39 @@ void pack_matrix(const std::byte* source, const std::vector<std::int64_t>& exten
   for (std::int64_t panel = 0; panel < layout.panels(); ++panel) {
     const std::int64_t n0 = panel * layout.panel_width;
     const std::int64_t columns = std::min(layout.panel_width, layout.n - n0);
-    T* to = destination + panel * layout.k * layout.panel_width;
-    if (columns < layout.panel_width) std::fill_n(to, layout.k * layout.panel_width, T{});
+    const std::int64_t run_k = (extents[inner] + layout.group - 1) / layout.group * layout.group;
+    T* to = destination + panel * layout.filled_k() * layout.panel_width;
+    if (columns < layout.panel_width || run_k != extents[inner])
+      std::fill_n(to, layout.filled_k() * layout.panel_width, T{});
     std::fill(index.begin(), index.end(), 0);
     for (std::int64_t run = 0; run < runs; ++run) {
       std::int64_t offset = n0 * n_stride;
       for (std::size_t i = 0; i < inner; ++i) offset += index[i] * strides[i];
-      pack_run(source + offset * static_cast<std::int64_t>(sizeof(T)), extents[inner],
-               strides[inner], n_stride, columns, layout.panel_width, to);
-      to += extents[inner] * layout.panel_width;
+      const std::byte* from = source + offset * static_cast<std::int64_t>(sizeof(From));
+      if (std::is_same_v<T, From> && layout.group == 1) {
+        pack_run(from, extents[inner], strides[inner], n_stride, columns, layout.panel_width, to);
+      } else {
+        pack_groups<T, From>(from, extents[inner], strides[inner], n_stride, columns,
+                             layout.panel_width, layout.group, to);
+      }
+      to += run_k * layout.panel_width;
       for (std::size_t i = inner; i-- > 0 && ++index[i] == extents[i];) index[i] = 0;
     }
   }
 }
 
-template <class T>
+template <class T, class From = T>
 void pack_all(const PackSource& source, const PackedLayout& layout, void* destination) {
   std::vector<std::int64_t> extents = source.k_extents, strides = source.k_strides;
-  merge_k(extents, strides);
+  // Runs that end inside of a group stay apart.
+  const bool whole_groups = layout.group == 1 || layout.inner % layout.group == 0;
+  if (whole_groups || extents.empty()) merge_k(extents, strides);
   for (std::int64_t batch = 0; batch < source.batches; ++batch) {
     const std::int64_t first = source.offset + batch * source.batch_stride;
-    pack_matrix(static_cast<const std::byte*>(source.data) + first * std::int64_t{sizeof(T)},
-                extents, strides, source.n_stride, layout,
-                static_cast<T*>(destination) + batch * layout.elements());
+    const auto* begin = static_cast<const std::byte*>(source.data);
+    pack_matrix<T, From>(begin + first * std::int64_t{sizeof(From)}, extents, strides,
+                         source.n_stride, layout,
+                         static_cast<T*>(destination) + batch * layout.elements());
   }
 }
 
@@ -106,6 +153,10 @@ std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches) {
 }
 
 void pack(const PackSource& source, const PackedLayout& layout, void* destination) {
+  if (source.rounded && layout.dtype == DType::bf16)
+    return pack_all<BFloat16, float>(source, layout, destination);
+  if (source.rounded && layout.dtype == DType::f16)
+    return pack_all<Half, float>(source, layout, destination);
   switch (size_of(layout.dtype)) {
     case 1: return pack_all<std::uint8_t>(source, layout, destination);
     case 2: return pack_all<std::uint16_t>(source, layout, destination);

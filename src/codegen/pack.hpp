@@ -1,5 +1,6 @@
-// Packed layout of a contraction's B: [batch][panel][k][panel_width], the last panel filled with
-// zeros. The layout depends on N, the element type and the ISA alone, so that all plans share it.
+// Packed layout of a contraction's B: [batch][panel][k / group][panel_width][group], the last panel
+// and the last group of a run filled with zeros. The layout depends on N, the element type and the
+// ISA alone, so that all plans share it.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +30,21 @@ struct PackedLayout {
   std::int64_t k = 0;  ///< product of the k dims
   std::int64_t panel_width = 16;
   DType dtype = DType::f32;
+  std::int64_t group = 1;  ///< so many k of a run lie side by side
+  std::int64_t inner = 1;  ///< extent of the innermost k dim, where group > 1
 
   std::int64_t panels() const { return (n + panel_width - 1) / panel_width; }
+  /// k with the innermost dim filled up to whole groups.
+  std::int64_t filled_k() const {
+    return group == 1 || inner == 0 ? k : k / inner * ((inner + group - 1) / group * group);
+  }
   /// Elements of one matrix; batches follow each other.
-  std::int64_t elements() const { return panels() * k * panel_width; }
+  std::int64_t elements() const { return panels() * filled_k() * panel_width; }
   bool operator==(const PackedLayout&) const = default;
 };
 
 /// The layout of a B of k x n elements; only panel_width was chosen, from n, dtype and target.isa.
+/// Groups of k are the caller's to choose.
 PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype,
                                   const Target& target);
 
@@ -46,6 +54,7 @@ std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches);
 /// Where B lies before packing: element (batch, k..., n) at `offset` + the strides, in elements.
 struct PackSource {
   const void* data = nullptr;
+  bool rounded = false;  ///< elements are f32, rounded to the layout's f16 or bf16
   std::int64_t offset = 0;
   std::int64_t batches = 1, batch_stride = 0;
   std::vector<std::int64_t> k_extents, k_strides;  ///< outer to inner, any order in memory

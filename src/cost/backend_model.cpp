@@ -19,8 +19,7 @@ double saturating_product(std::int64_t m, std::int64_t k, std::int64_t n) {
 
 bool runs_on_host(const Node& node, const BackendCostModel& model,
                   std::span<const std::string_view> host) {
-  return model.device != Device::cpu &&
-         std::find(host.begin(), host.end(), node.op.name()) != host.end();
+  return model.device != Device::cpu && cost::is_sync_point(node.op, host);
 }
 
 /// FLOPs of the node over its rate, in ns.

@@ -59,8 +59,8 @@ class ContractionCost {
  private:
   /// Segments that copy lines of their own count as batches.
   codegen::ContractionPlan plan_of(const loop::Contraction& contraction) const {
-    codegen::ContractionPlan plan = codegen::plan_contraction(
-        contraction, a_dtype_, b_dtype_, {model_.machine.vector_bytes, model_.machine.registers});
+    codegen::ContractionPlan plan = codegen::plan_contraction(contraction, a_dtype_, b_dtype_,
+                                                              codegen::PlanMachine(model_.machine));
     if (plan.line.segments > 0) plan.batches *= plan.line.segments;
     return plan;
   }
@@ -80,6 +80,7 @@ class ContractionCost {
     double ns = std::max({multiply, loads, latency}) * model_.cycle;
     const DType columns =
         plan_.column_source == codegen::ColumnSource::scratch ? contraction_.accumulator : b_dtype_;
+    if (plan_.unit > 1) return ns;
     if (narrow(columns)) ns += plan_.vectors * model_.narrow_ns;
     if (narrow(a_dtype_)) ns += d(rows) * model_.narrow_ns / 2;
     return ns;
@@ -238,19 +239,14 @@ class ContractionCost {
 
 }  // namespace
 
-ContractionCut cut_of(const loop::Kernel& kernel, const codegen::Machine& machine) {
-  const auto& c = std::get<loop::Contraction>(kernel.body);
-  const auto dtype_of = [&](std::int32_t buffer) {
-    return kernel.buffers[static_cast<std::size_t>(buffer)].dtype;
-  };
-  const codegen::ContractionPlan plan = codegen::plan_contraction(
-      c, dtype_of(c.a_buffer), dtype_of(c.b_buffer), {machine.vector_bytes, machine.registers});
-  return {plan.row_blocks, plan.column_blocks, plan.block_columns};
-}
-
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
                      std::span<const loop::Buffer> buffers, const MachineModel& model,
                      bool chained) {
+  const auto& k = contraction.k_extents;
+  if (std::find(k.begin(), k.end(), 0) != k.end()) {
+    // Rows that are made without products.
+    return add_nest(work, contraction.row_epilogue, buffers, model, true);
+  }
   ContractionCost(contraction, buffers, model, chained).add_to(work);
 }
 

@@ -38,7 +38,7 @@ GraphIoProfile profile_nodes(const Graph& graph, const GraphIoOptions& options) 
   GraphIoProfile profile;
   for (const Node& node : graph.nodes()) {
     if (cost::is_metadata(node.op)) continue;
-    const bool syncs = std::find(host.begin(), host.end(), node.op.name()) != host.end();
+    const bool syncs = cost::is_sync_point(node.op, host);
     profile = profile + GraphIoProfile{1, syncs ? 1 : 0, 0,
                                        saturating_add(cost::operand_bytes(graph, node),
                                                       cost::result_bytes(node))};

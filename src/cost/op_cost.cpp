@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "cost/saturating.hpp"
 #include "graph/scalar_value.hpp"
+#include "rlx/custom.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -94,6 +95,12 @@ bool is_metadata(const Op& op) {
   const auto* slice = op.as<op::Slice>();
   return slice && std::all_of(slice->steps.begin(), slice->steps.end(),
                               [](std::int64_t step) { return step == 1; });
+}
+
+bool is_sync_point(const Op& op, std::span<const std::string_view> kinds) {
+  const auto* custom = op.as<op::Custom>();
+  if (custom && custom->definition && !custom->definition->host_only) return false;
+  return std::find(kinds.begin(), kinds.end(), op.name()) != kinds.end();
 }
 
 bool is_view(const Op& op) {

@@ -15,6 +15,10 @@ bool is_metadata(const Op& op);
 /// Only changes how elements are addressed.
 bool is_view(const Op& op);
 
+/// Whether the op is of one of these kinds, which stop a device; of custom ops, unless the
+/// definition says that it does not.
+bool is_sync_point(const Op& op, std::span<const std::string_view> kinds);
+
 /// Bytes of the distinct operands and of the results. Saturates.
 std::int64_t operand_bytes(const Graph& graph, const Node& node);
 std::int64_t result_bytes(const Node& node);

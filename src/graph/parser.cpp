@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "graph/field_parser.hpp"
 #include "graph/verify.hpp"
+#include "rlx/custom.hpp"
 
 namespace rlx {
 namespace {
@@ -16,7 +17,8 @@ constexpr int max_depth = 50;
 
 class GraphParser {
  public:
-  explicit GraphParser(TokenStream& stream, int depth) : stream_(stream), depth_(depth) {}
+  GraphParser(TokenStream& stream, const CustomOps& custom, int depth)
+      : stream_(stream), custom_(custom), depth_(depth) {}
 
   Result<Graph> parse_block() {
     if (depth_ > max_depth) {
@@ -125,7 +127,7 @@ class GraphParser {
     if (!any) return {};
     std::set<std::string_view> seen;
     const ParseGraph parse_graph = [this]() -> Result<GraphPointer> {
-      RLX_ASSIGN(Graph graph, GraphParser(stream_, depth_ + 1).parse_block());
+      RLX_ASSIGN(Graph graph, GraphParser(stream_, custom_, depth_ + 1).parse_block());
       return GraphPointer(std::make_shared<const Graph>(std::move(graph)));
     };
     while (!stream_.at("}")) {
@@ -169,6 +171,10 @@ class GraphParser {
   }
 
   Status add(const OpInfo& info, Definition node, TextPlace place) {
+    if (&info == &info_of<op::Custom>()) {
+      auto& custom = *static_cast<op::Custom*>(node.attributes.get());
+      custom.definition = custom_.find(custom.name);
+    }
     auto added = graph_.try_add(Op(info, std::move(node.attributes)), node.inputs,
                                 std::move(node.node_name), std::move(node.origin));
     if (!added.ok()) return error_at(place, added.error().message);
@@ -183,29 +189,32 @@ class GraphParser {
   }
 
   TokenStream& stream_;
+  const CustomOps& custom_;
   int depth_;
   Graph graph_;
   std::map<std::string_view, std::int32_t> names_;
   std::vector<TextPlace> places_;
 };
 
-Result<Graph> parse_text(std::string_view text) {
+Result<Graph> parse_text(std::string_view text, const CustomOps& custom) {
   TokenStream stream(text);
   RLX_TRY(stream.start());
   RLX_TRY(stream.expect("rlx"));
   if (!stream.at(version)) return stream.expected(fmt::format("the version ({})", version));
   RLX_TRY(stream.advance());
-  RLX_ASSIGN(Graph graph, GraphParser(stream, 0).parse_block());
+  RLX_ASSIGN(Graph graph, GraphParser(stream, custom, 0).parse_block());
   if (stream.peek().kind != TokenKind::end) return stream.expected("the end");
   return graph;
 }
 
 }  // namespace
 
-Result<Graph> parse(std::string_view text) {
+Result<Graph> parse(std::string_view text) { return parse(text, CustomOps()); }
+
+Result<Graph> parse(std::string_view text, const CustomOps& ops) {
   // Rules of ops may throw on attributes that no builder would make.
   try {
-    return parse_text(text);
+    return parse_text(text, ops);
   } catch (const Exception& exception) {
     return exception.error();
   } catch (const std::bad_alloc&) {

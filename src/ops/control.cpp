@@ -5,6 +5,7 @@
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
 #include "ops/subgraph.hpp"
+#include "rlx/custom.hpp"
 
 namespace rlx {
 namespace {
@@ -157,7 +158,8 @@ struct Rules<op::While> {
 RLX_OP(op::While, "control")
 
 OpList control_ops() {
-  static const OpInfo* const list[] = {&info_of<op::If>(), &info_of<op::While>()};
+  static const OpInfo* const list[] = {&info_of<op::If>(), &info_of<op::While>(),
+                                       &info_of<op::Custom>()};
   return list;
 }
 

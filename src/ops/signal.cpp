@@ -303,11 +303,11 @@ RLX_OP(op::WelchPeaks, "signal")
 
 OpList signal_ops() {
   static const OpInfo* const list[] = {
-      &info_of<op::Fft>(),      &info_of<op::Rfft>(),        &info_of<op::Irfft>(),
-      &info_of<op::BlockFft>(), &info_of<op::MakeComplex>(), &info_of<op::Real>(),
-      &info_of<op::Imag>(),     &info_of<op::Conj>(),        &info_of<op::Frame>(),
-      &info_of<op::LogMel>(),   &info_of<op::WelchPeaks>(),  &info_of<op::BandLevels>(),
-      &info_of<op::MeanPower>()};
+      &info_of<op::Fft>(),       &info_of<op::Rfft>(),          &info_of<op::Irfft>(),
+      &info_of<op::BlockFft>(),  &info_of<op::MakeComplex>(),   &info_of<op::Real>(),
+      &info_of<op::Imag>(),      &info_of<op::Conj>(),          &info_of<op::Frame>(),
+      &info_of<op::LogMel>(),    &info_of<op::WelchPeaks>(),    &info_of<op::BandLevels>(),
+      &info_of<op::MeanPower>(), &info_of<op::LogMelBackward>()};
   return list;
 }
 

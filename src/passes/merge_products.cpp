@@ -1,4 +1,8 @@
 // Products of one value with several weights as one product (the projections of attention).
+#include "passes/merge_products.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -51,10 +55,38 @@ class Products {
     return groups;
   }
 
+  /// One product for each part, or one for all: the operand is read once.
+  FusionQuestion question(const std::vector<Part>& parts, const IoFusionGate& gate) const {
+    FusionQuestion asked{.kind = "products"};
+    std::int64_t made = 0;
+    for (const Part& part : parts) {
+      const GraphIoProfile alone = profile(part);
+      made += alone.device_traffic_bytes;
+      asked.before = asked.before + alone;
+      asked.what +=
+          fmt::format("{} %{}", asked.what.empty() ? "put side by side" : ",", part.product);
+    }
+    const auto again = static_cast<std::int64_t>(parts.size()) - 1;
+    asked.after = {1, 0, 0, made - again * operand_bytes(parts[0])};
+    asked.score_ns = gate.score_ns(asked.before, asked.after);
+    asked.fused = gate.should_fuse(asked.before, asked.after);
+    return asked;
+  }
+
   /// The axis of a product's weight along which parts lie side by side.
   std::int64_t free_axis(std::int32_t product) const { return 1 - dot_of(product).b_contract[0]; }
 
  private:
+  std::int64_t operand_bytes(const Part& part) const {
+    return graph_.type(node(part.product).inputs[0]).bytes();
+  }
+  GraphIoProfile profile(const Part& part) const {
+    std::int64_t bytes = operand_bytes(part) + graph_.type(part.weight).bytes() +
+                         graph_.type({part.last, 0}).bytes();
+    if (part.bias.node >= 0) bytes += graph_.type(part.bias).bytes();
+    return {1, 0, 0, bytes};
+  }
+
   const Node& node(std::int32_t index) const {
     return graph_.nodes()[static_cast<std::size_t>(index)];
   }
@@ -153,10 +185,15 @@ Result<Values> merged(Rewriter& rewriter, const Node& first, const std::vector<P
 
 }  // namespace
 
-Result<Graph> merge_products(const Graph& graph) {
+Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
+                             std::vector<FusionQuestion>* questions) {
   const Products products(graph);
   std::map<std::int32_t, std::vector<Part>> groups;  // by their first product
-  for (const std::vector<Part>& parts : products.groups()) groups[parts[0].product] = parts;
+  for (const std::vector<Part>& parts : products.groups()) {
+    FusionQuestion asked = products.question(parts, gate);
+    if (asked.fused) groups[parts[0].product] = parts;
+    if (questions) questions->push_back(std::move(asked));
+  }
   if (groups.empty()) return graph;
   std::map<std::int32_t, ValueId> made;  // by node of the source
   return rewrite(graph,
@@ -174,6 +211,10 @@ Result<Graph> merge_products(const Graph& graph) {
                    rewriter.replace(index, std::vector<ValueId>{found->second});
                    return true;
                  });
+}
+
+Result<Graph> merge_products(const Graph& graph) {
+  return merge_products(graph, IoFusionGate::preset(Device::cpu));
 }
 
 }  // namespace rlx::passes

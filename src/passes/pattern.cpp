@@ -23,9 +23,11 @@ Pattern::Pattern(const Graph& graph) : graph_(graph) {
             [static_cast<std::size_t>(output.value.result)] += 2;
 }
 
-bool Pattern::read_once(ValueId id) const {
-  return readers_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)] == 1;
+int Pattern::readers(ValueId id) const {
+  return readers_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
 }
+
+bool Pattern::read_once(ValueId id) const { return readers(id) == 1; }
 
 std::optional<double> Pattern::number(ValueId id) const {
   if (!is<op::Constant>(id)) return std::nullopt;

@@ -26,6 +26,9 @@ class Pattern {
   /// Does one operand of one node read the value, and no output?
   bool read_once(ValueId id) const;
 
+  /// How many operands of nodes it is; an output counts as two.
+  int readers(ValueId id) const;
+
   /// The value of a constant of one element.
   std::optional<double> number(ValueId id) const;
 

@@ -1,6 +1,8 @@
 // Passes by name.
 #include "base/error.hpp"
+#include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
+#include "passes/sub_pixel.hpp"
 
 namespace rlx::passes {
 
@@ -11,14 +13,19 @@ std::span<const Pass> all_passes() {
   static constexpr auto lower_all = [](const Graph& graph) {
     return lower(graph, [](const Graph&, const Node&) { return false; });
   };
+  static constexpr auto stack_by_preset = [](const Graph& graph) {
+    return stack_products(graph, IoFusionGate::preset(Device::cpu), nullptr);
+  };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
                                 {"recognise", recognise},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
+                                {"sub_pixel", sub_pixel},
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"channels_last", channels_last},
+                                {"stack_products", stack_by_preset},
                                 {"merge_products", merge_products},
                                 {"simplify", simplify},
                                 {"merge_equal", merge_equal},

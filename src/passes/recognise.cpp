@@ -8,6 +8,7 @@
 #include "passes/passes.hpp"
 #include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
+#include "passes/spectra.hpp"
 
 namespace rlx::passes {
 namespace {
@@ -259,6 +260,8 @@ Result<Graph> recognise(const Graph& graph) {
                      RLX_TRY(rewriter.add(index, match->op, std::move(operands)));
                      return true;
                    }
+                   RLX_ASSIGN(const bool spectra, spectra_of_frames(rewriter, pattern, index));
+                   if (spectra) return true;
                    RLX_ASSIGN(const bool moved, move_scale(rewriter, pattern, index));
                    return moved ? Result<bool>(true) : divide_by_number(rewriter, pattern, index);
                  });

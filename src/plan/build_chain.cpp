@@ -1,4 +1,5 @@
-// Plan steps of chains: a contraction, its row epilogue, and the contraction that reads its rows.
+// Plan steps of chains: a contraction, its row epilogue, and the contraction that reads its rows;
+// or a nest over rows and the contraction that reads them.
 #include <algorithm>
 #include <set>
 
@@ -26,6 +27,28 @@ View row_view(ValueId id, const Dims& dims, DType dtype) {
   return view;
 }
 
+/// What makes the rows of A as a contraction that has no k: its row epilogue is the nest, over the
+/// rows of `second` and the axis that they have in common.
+loop::Contraction rows_stage(const loop::Contraction& second, std::int64_t columns) {
+  loop::Contraction stage;
+  stage.batch_extents = second.batch_extents;
+  stage.m_extents = second.m_extents;
+  stage.k_extents = {0};
+  stage.n = columns;
+  stage.a_buffer = stage.b_buffer = second.a_buffer;
+  stage.a_batch_strides = stage.b_batch_strides =
+      std::vector<std::int64_t>(second.batch_extents.size(), 0);
+  stage.a_m_strides = std::vector<std::int64_t>(second.m_extents.size(), 0);
+  stage.a_k_strides = stage.b_k_strides = {0};
+  stage.accumulator = second.accumulator;
+  loop::Nest& rows = stage.row_epilogue;
+  rows.extents = stage.batch_extents;
+  rows.extents.insert(rows.extents.end(), stage.m_extents.begin(), stage.m_extents.end());
+  rows.parallel_dims = static_cast<std::int32_t>(rows.extents.size());
+  rows.extents.push_back(columns);
+  return stage;
+}
+
 }  // namespace
 
 /// Every value of the first contraction's region gets a place among the worker's rows; buffers are
@@ -41,6 +64,8 @@ void PlanBuilder::place_rows(const Region& first, ValueId rows) {
                                            "rows_" + std::to_string(id.node));
     worker_rows_[id] = {buffer, view};
   };
+  // A nest keeps what it makes the rows from in registers or in scratch of its own.
+  if (first.kind == Region::Kind::nest) return add(rows);
   std::set<ValueId> reduced;
   for (const std::int32_t index : first.nodes) {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -70,19 +95,42 @@ loop::Contraction PlanBuilder::chain_stage(const Region& region, KernelBuffers& 
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   loop::Contraction stage;
   Domain domain;
-  describe_dot(root, *root.op.as<op::DotGeneral>(), region, stage, domain, buffers);
-  stage.accumulator = root.results[0].dtype == f64 ? f64 : f32;
+  if (const auto* conv = root.op.as<op::Conv>()) {
+    describe_conv(root, *conv, region, stage, domain, buffers);
+  } else {
+    describe_dot(root, *root.op.as<op::DotGeneral>(), region, stage, domain, buffers);
+  }
   add_epilogue(region, domain, stage, buffers);
   return stage;
 }
 
 Status PlanBuilder::add_chain(const Region& region) {
   const Region& first = region.before[0];
+  const bool has_products = first.kind == Region::Kind::contraction;
   place_rows(first, rows_of(region));
   KernelBuffers buffers(plan_.buffers);
   loop::Chain chain;
-  chain.first = chain_stage(first, buffers);
+  if (has_products) chain.first = chain_stage(first, buffers);
   chain.second = chain_stage(region, buffers);
+  if (!has_products) {
+    chain.first = rows_stage(chain.second, first.dims.back());
+    loop::Nest& rows = chain.first.row_epilogue;
+    const std::size_t missing = rows.extents.size() - first.dims.size();  // of no free axis of A
+    const MapStrides map = [missing](const std::vector<std::int64_t>& strides) {
+      std::vector<std::int64_t> mapped(missing, 0);
+      mapped.insert(mapped.end(), strides.begin(), strides.end());
+      return mapped;
+    };
+    ExpressionBuilder expression(
+        graph_, first.dims, map, [this](ValueId id) { return locate(id); }, buffers, rows.nodes,
+        rows.accesses);
+    expression.recompute(first.recomputed);
+    for (const std::int32_t index : first.nodes) expression.add(index);
+    for (const std::int32_t index : first.nodes) {
+      if (is_stored(index)) rows.stores.push_back(expression.store({index, 0}));
+    }
+    if (expression.uses_indices()) rows.error_buffer = buffers.number(error_buffer(), true);
+  }
   worker_rows_.clear();
   double flops = 0;
   for (const loop::Contraction* stage : {&chain.first, &chain.second}) {
@@ -90,7 +138,12 @@ Status PlanBuilder::add_chain(const Region& region) {
     flops += 2 * points_of(stage->k_extents) * static_cast<double>(rows * stage->n);
   }
   loop::Kernel kernel{buffers.declared, std::move(chain)};
-  add_kernel(std::move(kernel), buffers.plan_buffers, "attention", flops, 0);
+  const bool conv = graph_.nodes()[static_cast<std::size_t>(region.root)].op.is<op::Conv>();
+  add_kernel(std::move(kernel), buffers.plan_buffers,
+             has_products ? "attention"
+             : conv       ? "conv"
+                          : "matmul",
+             flops, 0);
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/machine.hpp"
 #include "plan/plan_builder.hpp"
 #include "rlx/ops.hpp"
 
@@ -34,8 +35,6 @@ Status PlanBuilder::add_contraction(const Region& region) {
     describe_dot(root, counted_from_front(*root.op.as<op::DotGeneral>(), root, graph_), region,
                  contraction, domain, buffers);
   }
-  const DType dtype = root.results[0].dtype;
-  contraction.accumulator = dtype == f64 ? f64 : f32;
   add_epilogue(region, domain, contraction, buffers);
   double flops =
       2 * points_of(contraction.k_extents) * static_cast<double>(element_count(region.dims));
@@ -55,8 +54,9 @@ void PlanBuilder::set_domain(const loop::Contraction& c, Domain& domain) {
 
 void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                                loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
-  const Located a = locate(root.inputs[0]);
-  const View b = placement_.of(root.inputs[1]);
+  const Located a = locate(operand_read(graph_, regions_, root.inputs[0]));
+  const Operand stored = b_of(root.inputs[1]);
+  const View& b = stored.view;
   const auto in = [](const Axes& axes, std::size_t axis) {
     return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
   };
@@ -86,7 +86,7 @@ void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, cons
     c.n = b.dims[axis];
     c.b_n_stride = b.strides[axis];
   }
-  set_b(root.inputs[1], b, c, buffers);
+  set_b(root.inputs[1], stored, c, buffers);
   set_domain(c, domain);
   const bool scalar_row = region.dims.size() + 1 == domain.extents.size();  // no free axis of a
   const std::size_t batches = c.batch_extents.size();
@@ -97,17 +97,59 @@ void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, cons
   };
 }
 
-void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
+PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
+  const View& seen = placement_.of(value);
+  Operand operand{seen, graph_.type(seen.base).dtype};
+  if (!regions_.weight_only[static_cast<std::size_t>(value.node)]) return operand;
+  // cast(cast(w, narrow), f32), or the inner one alone where the product reads through the outer.
+  const auto is_cast = [&](ValueId id, bool to_f32) {
+    const Node& node = graph_.node(id);
+    return node.op.is<op::Cast>() && (node.results[0].dtype == f32) == to_f32;
+  };
+  ValueId rounding = seen.base;
+  if (is_cast(rounding, true)) rounding = graph_.node(rounding).inputs[0];
+  if (!is_cast(rounding, false)) return operand;
+  const DType dtype = graph_.type(rounding).dtype;
+  const ValueId source = graph_.node(rounding).inputs[0];
+  if (graph_.type(source).dtype != f32 || (dtype != f16 && dtype != bf16)) return operand;
+  const View& before = placement_.of(source);
+  if (seen.offset == 0 && seen.is_dense() && seen.dims == before.dims) return {before, dtype};
+  if (!before.is_dense()) return operand;
+  return {{before.base, before.offset + seen.offset, seen.dims, seen.strides}, dtype};
+}
+
+std::int64_t PlanBuilder::k_group(const loop::Contraction& c, DType a, DType b) const {
+  const codegen::Machine machine = codegen::machine_of(options_.target);
+  const bool pairs = a == bf16 && b == bf16 && machine.bf16_dot;
+  const bool quads = a == u8 && b == i8 && machine.vnni;
+  constexpr std::int64_t longest_guarded_run = 16384;  // what a line of zeros stands in for
+  if (!(pairs || quads) || c.k_extents.empty() || c.a_k_strides.back() != 1) return 1;
+  const std::size_t inner = c.batch_extents.size() + c.m_extents.size() + c.k_extents.size() - 1;
+  for (const loop::Guard& guard : c.a_guards) {
+    if (guard.coefficients[inner] != 0 || element_count(c.k_extents) > longest_guarded_run)
+      return 1;
+  }
+  return pairs ? 2 : 4;
+}
+
+void PlanBuilder::set_b(ValueId value, const Operand& b, loop::Contraction& c,
                         KernelBuffers& buffers) {
+  const DType a_dtype = buffers.declared[static_cast<std::size_t>(c.a_buffer)].dtype;
+  const auto byte = [](DType dtype) { return dtype == u8 || dtype == i8; };
+  const DType wide = graph_.type(value).dtype == f64 ? f64 : f32;
+  c.accumulator = byte(a_dtype) && byte(b.dtype) ? i32 : wide;
   if (!regions_.weight_only[static_cast<std::size_t>(value.node)]) {
-    c.b_buffer = buffers.number(buffer_of(b.base), false);
-    c.b_offset = b.offset;
+    c.b_buffer = buffers.number(buffer_of(b.view.base), false);
+    c.b_offset = b.view.offset;
     return;
   }
-  const DType dtype = graph_.type(value).dtype;
-  WeightPlan weight{.view = b, .dtype = dtype, .packed = true};
+  WeightPlan weight{.view = b.view, .dtype = b.dtype, .packed = true};
+  weight.rounded = graph_.type(b.view.base).dtype != b.dtype;
   weight.layout =
-      codegen::choose_packed_layout(c.n, element_count(c.k_extents), dtype, options_.target);
+      codegen::choose_packed_layout(c.n, element_count(c.k_extents), b.dtype, options_.target);
+  weight.layout.group = k_group(c, a_dtype, b.dtype);
+  weight.layout.inner = c.k_extents.empty() ? 1 : c.k_extents.back();
+  c.k_group = static_cast<std::int32_t>(weight.layout.group);
   for (std::size_t i = 0; i < c.batch_extents.size(); ++i) {
     weight.batch_extents.push_back(c.b_batch_strides[i] == 0 ? 1 : c.batch_extents[i]);
     weight.batch_strides.push_back(c.b_batch_strides[i]);
@@ -129,7 +171,7 @@ void PlanBuilder::set_b(ValueId value, const View& b, loop::Contraction& c,
   c.b_k_strides.clear();
   c.b_n_stride = 1;
   c.b_offset = 0;
-  const Type type{dtype, {weight.layout.elements() * matrices}};
+  const Type type{b.dtype, {weight.layout.elements() * matrices}};
   c.b_buffer = buffers.number(add_weight(std::move(weight), type), false);
 }
 
@@ -185,8 +227,9 @@ void PlanBuilder::set_column(const View& w, loop::Contraction& c, KernelBuffers&
 
 void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Region& region,
                                 loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
-  const Located x = locate(root.inputs[0]);
-  const View w = placement_.of(root.inputs[1]);
+  const Located x = locate(operand_read(graph_, regions_, root.inputs[0]));
+  const Operand stored = b_of(root.inputs[1]);
+  const View& w = stored.view;
   const std::size_t spatial = region.dims.size() - 2;
   const Axes strides = filled(conv.strides, spatial, 1), pads = filled(conv.pad_low, spatial, 0),
              dilations = filled(conv.dilations, spatial, 1);
@@ -226,10 +269,10 @@ void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Re
   }
   if (conv.groups == 1) order_planes(x.view, spatial, c);
   if (conv.groups == 1 && regions_.weight_only[static_cast<std::size_t>(root.inputs[1].node)] &&
-      graph_.type(root.inputs[1]).dtype == f32 && suits_products(x.view, spatial, c)) {
+      stored.dtype == f32 && suits_products(x.view, spatial, c)) {
     set_column(w, c, buffers);
   } else {
-    set_b(root.inputs[1], w, c, buffers);
+    set_b(root.inputs[1], stored, c, buffers);
   }
   set_domain(c, domain);
   const bool grouped = conv.groups > 1;
@@ -340,7 +383,7 @@ void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout
   c.b_batch_strides = {w.strides[0]};
   c.b_k_strides = {w.strides[2]};
   c.b_n_stride = w.strides[1];
-  set_b(root.inputs[1], w, c, buffers);
+  set_b(root.inputs[1], {w, f32}, c, buffers);
   add_projection_epilogue(
       layout, root, [this](ValueId id) { return locate(id); }, target, c, buffers);
   const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch,

@@ -88,8 +88,6 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
 
 Status PlanBuilder::add_host(const Region& region) {
   if (const FlatGraph* body = flat_.body_of(region.root)) return add_loop(region, *body);
-  const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];
-  if (suits_grouped_kernels(graph_, node)) return add_grouped(region);
   return add_call(region);
 }
 
@@ -117,7 +115,8 @@ Status PlanBuilder::add_call(const Region& region) {
   }
   if (call.kernel_items > 0) {
     step.name = node.op.name();
-    step.flops = info.cost(node.op.attributes(), types, node.results).flops;
+    // Kernels that only move numbers tell no cost.
+    if (info.cost) step.flops = info.cost(node.op.attributes(), types, node.results).flops;
   }
   step.conditions = conditions(region);
   for (const std::int32_t buffer : call.inputs)

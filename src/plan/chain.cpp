@@ -1,4 +1,4 @@
-// Which two contractions become one kernel.
+// Which two contractions become one kernel, and which contraction makes the rows of its A itself.
 #include "plan/chain.hpp"
 
 #include <fmt/format.h>
@@ -18,8 +18,10 @@ class Chaining {
   void run() {
     std::vector<bool> gone(regions_.list.size(), false);
     for (std::size_t i = 0; i < regions_.list.size(); ++i) {
-      const std::int32_t first = first_of(static_cast<std::int32_t>(i));
-      if (first < 0 || !ask(first, static_cast<std::int32_t>(i))) continue;
+      const auto second_at = static_cast<std::int32_t>(i);
+      std::int32_t first = first_of(second_at);
+      if (first < 0) first = rows_before(second_at);
+      if (first < 0 || !ask(first, second_at)) continue;
       Region& second = regions_.list[i];
       second.before.push_back(std::move(regions_.list[static_cast<std::size_t>(first)]));
       for (const std::int32_t node : second.before[0].nodes)
@@ -46,13 +48,113 @@ class Chaining {
     const Region& second = regions_.list[static_cast<std::size_t>(index)];
     const op::DotGeneral* by_value = product(second);
     if (!by_value) return -1;
-    const ValueId rows = node(second.root).inputs[0];
+    const ValueId rows = operand_read(graph_, regions_, node(second.root).inputs[0]);
     const std::int32_t at = regions_.region_of[static_cast<std::size_t>(rows.node)];
     if (at < 0 || at == index || view(rows).base != rows) return -1;
     const Region& first = regions_.list[static_cast<std::size_t>(at)];
     const op::DotGeneral* by_key = product(first);
-    const bool fits = by_key && rows_agree(*by_key, first, *by_value, rows) && pays(first, second);
+    const bool fits = by_key && second.reduced.empty() &&
+                      rows_agree(*by_key, first, *by_value, rows) && pays(first, second);
     return fits && only_the_root_reads(first, rows, second.root) && may_wait(at, index) ? at : -1;
+  }
+
+  /// The nest that makes the rows of A of region `index` and can go before it, or -1.
+  std::int32_t rows_before(std::int32_t index) const {
+    const Region& second = regions_.list[static_cast<std::size_t>(index)];
+    if (second.kind != Region::Kind::contraction || !second.before.empty() ||
+        !second.reduced.empty())
+      return -1;
+    const Node& root = node(second.root);
+    const ValueId rows = root.inputs[0];
+    const std::int32_t at = regions_.region_of[static_cast<std::size_t>(rows.node)];
+    if (at < 0 || at == index || view(rows).base != rows || !reads_rows(root)) return -1;
+    const Region& first = regions_.list[static_cast<std::size_t>(at)];
+    const Dims dims = graph_.type(rows).dims();
+    const auto last = static_cast<std::int64_t>(dims.size()) - 1;
+    const bool fits = first.kind == Region::Kind::nest && first.dims == dims &&
+                      (first.reduced.empty() || first.reduced == Axes{last}) && is_loops(first) &&
+                      regions_.weight_only[static_cast<std::size_t>(root.inputs[1].node)];
+    return fits && root_alone_reads(rows, second.root) && readers_follow(first, at, index) &&
+                   may_wait(at, index)
+               ? at
+               : -1;
+  }
+
+  /// Does a row of A, one run of its last axis, give a row of the result?
+  bool reads_rows(const Node& root) const {
+    const Dims a = graph_.type(root.inputs[0]).dims();
+    const auto rank = static_cast<std::int64_t>(a.size());
+    constexpr std::int64_t fewest_columns = 8;
+    if (root.results[0].dims().back() < fewest_columns ||
+        element_count(root.results[0].dims()) == 0 || a.back() < fewest_columns)
+      return false;
+    if (const auto* dot = root.op.as<op::DotGeneral>())
+      return dot->a_batch.empty() && dot->a_contract == Axes{rank - 1} && dot->b_contract[0] >= 0;
+    const auto* conv = root.op.as<op::Conv>();
+    const Dims w = graph_.type(root.inputs[1]).dims();
+    const auto all = [](const Axes& axes, std::int64_t value) {
+      return std::all_of(axes.begin(), axes.end(), [&](std::int64_t n) { return n == value; });
+    };
+    return conv && conv->groups == 1 && all({w.begin(), w.end() - 2}, 1) && all(conv->strides, 1) &&
+           all(conv->pad_low, 0) && all(conv->pad_high, 0);
+  }
+
+  /// Nothing but arithmetic: copies and updates of states keep a kernel of their own.
+  bool is_loops(const Region& region) const {
+    return std::none_of(region.nodes.begin(), region.nodes.end(), [&](std::int32_t index) {
+      return is_view_op(node(index).op) || node(index).op.is<op::Update>();
+    });
+  }
+
+  bool root_alone_reads(ValueId rows, std::int32_t root) const {
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (view(output.value).base == rows) return false;
+    }
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      for (const FlatGraph::Predicate& predicate : flat_.predicates[i]) {
+        if (view(predicate.value).base == rows) return false;
+      }
+      const Node& n = graph_.nodes()[i];
+      // Nodes of its own region read it too late: they would have to be computed with the rows.
+      for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+        const ValueId id = n.inputs[k];
+        if (id.node < 0 || view(id).base != rows) continue;
+        if (static_cast<std::int32_t>(i) != root || k != 0 || id != rows) return false;
+      }
+    }
+    return true;
+  }
+
+  /// All that reads other values of the first region runs behind the second.
+  bool readers_follow(const Region& first, std::int32_t at, std::int32_t second) const {
+    const auto inside = [&](std::int32_t index) {
+      return std::find(first.nodes.begin(), first.nodes.end(), index) != first.nodes.end();
+    };
+    for (std::int32_t i = at + 1; i < second; ++i) {
+      const Region& region = regions_.list[static_cast<std::size_t>(i)];
+      for (const auto* list : {&region.nodes, &region.recomputed}) {
+        for (const std::int32_t index : *list) {
+          for (const ValueId id : node(index).inputs) {
+            if (id.node >= 0 && inside(view(id).base.node)) return false;
+          }
+          for (const auto& predicate : flat_.predicates[static_cast<std::size_t>(index)]) {
+            if (inside(view(predicate.value).base.node)) return false;
+          }
+        }
+      }
+    }
+    const Region& own = regions_.list[static_cast<std::size_t>(second)];
+    // What the second region reads beside the rows must be there before the rows are made.
+    for (const auto* list : {&own.nodes, &own.recomputed}) {
+      for (const std::int32_t index : *list) {
+        for (std::size_t k = 0; k < node(index).inputs.size(); ++k) {
+          const ValueId id = node(index).inputs[k];
+          const bool is_a = index == own.root && k == 0;
+          if (id.node >= 0 && !is_a && inside(view(id).base.node)) return false;
+        }
+      }
+    }
+    return true;
   }
 
   /// Batch axes first, then rows, in both; the columns of the first are the k of the second.
@@ -85,16 +187,38 @@ class Chaining {
     std::vector<std::int32_t> nodes = a.nodes, recomputed = a.recomputed;
     nodes.insert(nodes.end(), b.nodes.begin(), b.nodes.end());
     recomputed.insert(recomputed.end(), b.recomputed.begin(), b.recomputed.end());
+    const bool chain = a.kind == Region::Kind::contraction;
+    const std::string what =
+        chain ? fmt::format("chain {} %{} and", node(a.root).op.name(), a.root)
+              : fmt::format("make rows {} %{} within", node(a.root).op.name(), a.root);
     FusionQuestion asked{
-        .what = fmt::format("chain {} %{} and {} %{}", node(a.root).op.name(), a.root,
-                            node(b.root).op.name(), b.root),
-        .kind = "chain",
+        .what = fmt::format("{} {} %{}", what, node(b.root).op.name(), b.root),
+        .kind = chain ? "chain" : "prologue",
         .before = graph.profile(a.nodes, a.recomputed) + graph.profile(b.nodes, b.recomputed),
         .after = graph.profile(nodes, recomputed)};
-    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after);
+    if (!chain) asked.work_added_ns = work_of_groups_ns(b);
+    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
     asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
     regions_.questions.push_back(asked);
     return asked.fused;
+  }
+
+  /// Whole rows go to workers in groups. Few rows leave threads without work; and a group walks
+  /// over all of B, where a column block of B could have stayed in L1 for all rows.
+  double work_of_groups_ns(const Region& second) const {
+    constexpr double least_rows = 24, most_groups = 32, l1_bytes = 32 * 1024, block_columns = 64;
+    const Node& root = node(second.root);
+    const Type& b = graph_.type(root.inputs[1]);
+    const double rows = static_cast<double>(element_count(second.dims) / second.dims.back());
+    const double groups = std::clamp(rows / least_rows, 1.0, most_groups);
+    const double threads = std::max(policy_.threads, 1);
+    const auto b_bytes = static_cast<double>(b.bytes());
+    const double block = b_bytes / static_cast<double>(second.dims.back()) * block_columns;
+    const bool again = b_bytes > l1_bytes && block <= l1_bytes;
+    const double walks = again ? (groups - 1) * b_bytes / (policy_.gate.memory_bw * threads) : 0;
+    const double usable = std::min(std::floor(groups), threads);
+    const double compute = node_cost(graph_, root).flops / policy_.flops_per_ns;
+    return walks + compute * (1 / usable - 1 / threads);
   }
 
   bool only_the_root_reads(const Region& first, ValueId rows, std::int32_t root) const {
@@ -114,7 +238,9 @@ class Chaining {
       for (std::size_t k = 0; k < n.inputs.size(); ++k) {
         const ValueId id = n.inputs[k];
         if (id.node < 0 || !inside(view(id).base.node)) continue;
-        if (reader != root || k != 0 || id != rows) return false;
+        const bool cast_of_rows = id == rows && regions_.region_of[i] < 0 && n.op.is<op::Cast>();
+        if (cast_of_rows) continue;
+        if (reader != root || k != 0 || operand_read(graph_, regions_, id) != rows) return false;
       }
     }
     return true;

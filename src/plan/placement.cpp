@@ -3,6 +3,7 @@
 #include "plan/placement.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 
@@ -13,6 +14,38 @@ namespace {
 View part_of(const View& whole, std::size_t axis, std::int64_t start, const Dims& dims) {
   View view{whole.base, whole.offset + start * whole.strides[axis], dims, whole.strides};
   return view;
+}
+
+/// Where a dense value of `dims` must lie so that what `read` shows of it, all of it in some order,
+/// lies at `target`; nothing where strides cannot express it.
+std::optional<View> place_under(const View& read, const View& target, const Dims& dims) {
+  if (read.offset != 0 || read.elements() != element_count(dims)) return std::nullopt;
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < read.dims.size(); ++axis) {
+    if (read.dims[axis] != 1) axes.push_back(axis);
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](std::size_t a, std::size_t b) { return read.strides[a] > read.strides[b]; });
+  View ordered{read.base, 0, {}, {}}, placed{target.base, target.offset, {}, {}};
+  for (const std::size_t axis : axes) {
+    ordered.dims.push_back(read.dims[axis]);
+    ordered.strides.push_back(read.strides[axis]);
+    placed.dims.push_back(target.dims[axis]);
+    placed.strides.push_back(target.strides[axis]);
+  }
+  if (!ordered.is_dense()) return std::nullopt;
+  return reshaped(placed, dims);
+}
+
+/// Elements that are made side by side are stored side by side, or are too few for a copy, which
+/// turns them tile by tile, to be worth its launch.
+bool stores_well(const View& placed) {
+  constexpr std::int64_t few = 8192;
+  if (placed.elements() <= few) return true;
+  for (std::size_t axis = placed.dims.size(); axis-- > 0;) {
+    if (placed.dims[axis] != 1) return placed.strides[axis] == 1;
+  }
+  return true;
 }
 
 }  // namespace
@@ -48,8 +81,15 @@ void Placement::place_parts(std::int32_t concat) {
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
     const ValueId part = node.inputs[k];
     const Dims dims = graph_.type(part).dims();
-    if (may_move(part, concat) && move(part, part_of(whole, axis, start, dims)))
-      in_place_[{concat, k}] = true;
+    // A part may be another value seen through views.
+    const View seen = of(part);
+    const ValueId source = seen.base;
+    if (source.result == 0 && may_move(source, concat)) {
+      const auto target =
+          place_under(seen, part_of(whole, axis, start, dims), graph_.type(source).dims());
+      const bool well = target && (source == part || stores_well(*target));
+      if (well && move(source, *target)) in_place_[{concat, k}] = true;
+    }
     start += dims[axis];
   }
 }
@@ -58,23 +98,11 @@ void Placement::place_parts(std::int32_t concat) {
 void Placement::place_source(std::int32_t copy) {
   const View read = of(graph_.nodes()[static_cast<std::size_t>(copy)].inputs[0]);
   const ValueId source = read.base;
-  if (source.result != 0 || !may_move(source, copy) || read.offset != 0) return;
-  const View dense = of(source);
-  if (read.elements() != dense.elements()) return;
+  if (source.result != 0 || !may_move(source, copy)) return;
   const auto target = reshaped(of({copy, 0}), read.dims);
   if (!target) return;
-  View placed{target->base, target->offset, dense.dims,
-              std::vector<std::int64_t>(dense.dims.size(), 0)};
-  for (std::size_t axis = 0; axis < dense.dims.size(); ++axis) {
-    if (dense.dims[axis] == 1) continue;
-    std::size_t same = 0;
-    while (same < read.dims.size() &&
-           (read.dims[same] != dense.dims[axis] || read.strides[same] != dense.strides[axis]))
-      ++same;
-    if (same == read.dims.size()) return;
-    placed.strides[axis] = target->strides[same];
-  }
-  if (move(source, placed)) in_place_[{copy, 0}] = true;
+  const auto placed = place_under(read, *target, graph_.type(source).dims());
+  if (placed && move(source, *placed)) in_place_[{copy, 0}] = true;
 }
 
 bool Placement::may_move(ValueId part, std::int32_t reader) const {
@@ -107,7 +135,7 @@ bool Placement::move(ValueId part, const View& target) {
           return false;
         continue;
       }
-      if (!is_view_op(node.op)) continue;
+      if (!is_view_op(node.op) && !node.op.is<op::Cast>()) continue;
       const auto through = view_through(node, view);
       if (!through) return false;
       moved.push_back({user, *through});

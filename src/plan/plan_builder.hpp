@@ -63,8 +63,17 @@ class PlanBuilder {
   static void set_domain(const loop::Contraction& c, Domain& domain);
   void describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
+  /// A product's B: where it is read, and the element type that it is stored in. A weight that is
+  /// rounded from f32 is read before that, and packing rounds it.
+  struct Operand {
+    View view;
+    DType dtype = f32;
+  };
+  Operand b_of(ValueId value) const;
+  /// So many k of a packed B side by side as the machine multiplies at once.
+  std::int64_t k_group(const loop::Contraction& c, DType a, DType b) const;
   /// B packed once where it is a weight, else read where it lies.
-  void set_b(ValueId value, const View& b, loop::Contraction& c, KernelBuffers& buffers);
+  void set_b(ValueId value, const Operand& b, loop::Contraction& c, KernelBuffers& buffers);
   /// B of a convolution to one channel, dense in the order of its k dims.
   void set_column(const View& w, loop::Contraction& c, KernelBuffers& buffers);
   void describe_conv(const Node& root, const op::Conv& conv, const Region& region,
@@ -81,7 +90,8 @@ class PlanBuilder {
   Status add_chain(const Region& region);
   /// The value of `before` that the root of a chain reads.
   ValueId rows_of(const Region& region) const {
-    return graph_.nodes()[static_cast<std::size_t>(region.root)].inputs[0];
+    const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+    return operand_read(graph_, regions_, root.inputs[0]);
   }
   void place_rows(const Region& first, ValueId rows);
   loop::Contraction chain_stage(const Region& region, KernelBuffers& buffers);
@@ -99,14 +109,6 @@ class PlanBuilder {
   /// Every output has a dense buffer of its own in the arena.
   void add_outputs();
   void add_output_copy(ValueId value, const Located& located, std::int32_t target);
-
-  // build_experts.cpp
-  /// A grouped matmul as one step with kernels for groups of a few rows.
-  Status add_grouped(const Region& region);
-  /// Where the matrices of experts lie: packed apart where they are weights, else dense.
-  void place_matrices(ValueId w, GroupedPlan& grouped, loop::Contraction& c);
-  /// The same for all grouped matmuls that read one choice; sets is_first.
-  void set_layer(ValueId chosen, GroupedPlan& grouped);
 
   // build_loops.cpp
   /// A loop as a step whose body is a plan of its own, merged into this one.
@@ -127,7 +129,7 @@ class PlanBuilder {
   const Placement placement_;
   Plan plan_;
   const Region* current_ = nullptr;
-  std::map<ValueId, std::int32_t> buffer_of_, dense_of_, layer_of_;
+  std::map<ValueId, std::int32_t> buffer_of_, dense_of_;
   std::map<ValueId, Located> worker_rows_;  ///< of the first contraction of the chain in work
   std::vector<bool> read_outside_;
 };

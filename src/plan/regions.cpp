@@ -51,10 +51,19 @@ bool is_contraction_dtype(DType dtype) {
   return dtype == f32 || dtype == f64 || dtype == f16 || dtype == bf16;
 }
 
+/// A cast to f32 of elements that kernels may multiply as they are.
+bool widens(const Graph& graph, ValueId id, DType from) {
+  const Node& node = graph.node(id);
+  return node.op.is<op::Cast>() && node.results[0].dtype == f32 &&
+         graph.type(node.inputs[0]).dtype == from;
+}
+
 class Formation {
  public:
   Formation(const FlatGraph& flat, const FusionPolicy& policy)
-      : flat_(flat), graph_(flat.graph), policy_(policy) {}
+      : flat_(flat), graph_(flat.graph), policy_(policy), read_narrow_(flat.graph.nodes().size()) {
+    find_read_through();
+  }
 
   Regions run() {
     const auto started = std::chrono::steady_clock::now();
@@ -80,6 +89,32 @@ class Formation {
   Region& region(std::int32_t index) { return result_.list[static_cast<std::size_t>(index)]; }
   const View& view(ValueId id) const {
     return result_.views[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
+
+  /// The casts that are read by products of two such casts alone.
+  void find_read_through() {
+    std::vector<bool> elsewhere(graph_.nodes().size(), false);
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& n = graph_.nodes()[i];
+      const auto both = [&](DType a, DType b) {
+        return n.inputs.size() == 2 && widens(graph_, n.inputs[0], a) &&
+               widens(graph_, n.inputs[1], b);
+      };
+      const bool product = n.op.is<op::DotGeneral>() || n.op.is<op::Conv>();
+      const bool narrow = product && (both(bf16, bf16) || both(u8, i8)) &&
+                          role_of(static_cast<std::int32_t>(i)) == Role::contraction;
+      for (const ValueId id : n.inputs) {
+        if (id.node >= 0)
+          (narrow ? read_narrow_ : elsewhere)[static_cast<std::size_t>(id.node)] = true;
+      }
+      for (const FlatGraph::Predicate& predicate : flat_.predicates[i])
+        elsewhere[static_cast<std::size_t>(predicate.value.node)] = true;
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      elsewhere[static_cast<std::size_t>(output.value.node)] = true;
+    for (std::size_t i = 0; i < elsewhere.size(); ++i) {
+      if (elsewhere[i]) read_narrow_[i] = false;
+    }
   }
 
   bool is_weight_only(const Node& n) const {
@@ -112,7 +147,7 @@ class Formation {
   Role role_of(std::int32_t index) const {
     const Node& n = node(index);
     if (n.inputs.empty() && n.op.info().traits.stateful) return Role::leaf;
-    if (is_view_op(n.op)) return Role::view;
+    if (is_view_op(n.op) || read_narrow_[static_cast<std::size_t>(index)]) return Role::view;
     if (n.op.is<op::Update>()) return Role::update;
     if (n.op.is<op::Concat>() && is_generated(n.results[0].dtype)) return Role::concat;
     const auto generated = [&](ValueId id) {
@@ -273,10 +308,17 @@ class Formation {
   const FlatGraph& flat_;
   const Graph& graph_;
   const FusionPolicy& policy_;
+  std::vector<bool> read_narrow_;  ///< by node: a cast to f32 that products read through
   Regions result_;
 };
 
 }  // namespace
+
+ValueId operand_read(const Graph& graph, const Regions& regions, ValueId operand) {
+  const Node& node = graph.node(operand);
+  const View& view = regions.views[static_cast<std::size_t>(operand.node)][0];
+  return node.op.is<op::Cast>() && view.base != operand ? node.inputs[0] : operand;
+}
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy) {
   Regions regions = Formation(graph, policy).run();

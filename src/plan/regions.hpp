@@ -74,8 +74,8 @@ struct Regions {
   /// By node; -1: none (leaf, view, weight-only, recomputed where it is read).
   std::vector<std::int32_t> region_of;
   std::vector<bool> weight_only;  ///< by node: depends on params and constants alone
-  /// By node and result: how it is read. A dense view of itself, or through view ops of another
-  /// value.
+  /// By node and result: how it is read. A dense view of itself, or through view ops (and casts to
+  /// f32 that products read through) of another value.
   std::vector<std::vector<View>> views;
   std::vector<FusionQuestion> questions;  ///< in the order in which they were asked
   double planning_ms = 0;                 ///< what forming them took
@@ -95,6 +95,10 @@ struct FusionPolicy {
 FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool enabled);
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy);
+
+/// The value that a product reads for its operand: what is cast to f32 where kernels multiply the
+/// narrower elements themselves (such casts are views), else the operand.
+ValueId operand_read(const Graph& graph, const Regions& regions, ValueId operand);
 
 /// Does the op read elements of its first operand at places that the other ones tell?
 bool is_pick(const Op& op);

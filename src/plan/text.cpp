@@ -27,23 +27,14 @@ std::string weight_line(std::size_t index, const WeightPlan& weight) {
   if (weight.packed)
     line += fmt::format(" packed n={} k={} panel={}", weight.layout.n, weight.layout.k,
                         weight.layout.panel_width);
+  if (weight.layout.group > 1)
+    line += fmt::format(" groups of {} in {}", weight.layout.group, weight.layout.inner);
+  if (weight.rounded) line += " rounded";
   return line + "\n";
 }
 
 constexpr std::string_view name_of(Step::Kind kind) {
-  constexpr std::string_view names[] = {"kernel", "host", "loop", "experts"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
-std::string grouped_line(std::size_t index, const GroupedPlan& grouped) {
-  std::string line = fmt::format(
-      "experts {} of {} rows={} k={} n={} shared={} layer={} x={} w={} chosen={} result={} "
-      "heights=[",
-      index, grouped.experts, grouped.rows, grouped.depth, grouped.columns, grouped.rows_per_source,
-      grouped.layer, grouped.x, grouped.w, grouped.chosen, grouped.result);
-  for (const GroupedPlan::Height& height : grouped.heights)
-    line += fmt::format(" {}:{}", height.rows, height.kernel);
-  return line + " ]\n";
+  return kind == Step::Kind::kernel ? "kernel" : kind == Step::Kind::host ? "host" : "loop";
 }
 
 std::string step_line(std::size_t index, const Step& step) {
@@ -85,7 +76,6 @@ std::string to_text(const Plan& plan) {
                       fmt::join(plan.outputs, ","));
   for (std::size_t i = 0; i < plan.steps.size(); ++i) text += step_line(i, plan.steps[i]);
   for (std::size_t i = 0; i < plan.loops.size(); ++i) text += loop_text(i, plan.loops[i]);
-  for (std::size_t i = 0; i < plan.grouped.size(); ++i) text += grouped_line(i, plan.grouped[i]);
   for (std::size_t i = 0; i < plan.host_calls.size(); ++i) {
     text += fmt::format("host {} {} inputs=[{}] outputs=[{}]\n", i, plan.host_calls[i].op.name(),
                         fmt::join(plan.host_calls[i].inputs, ","),

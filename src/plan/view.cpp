@@ -74,6 +74,7 @@ bool is_view_op(const Op& op) {
 
 std::optional<View> view_through(const Node& node, const View& input) {
   const Dims dims = node.results[0].dims();
+  if (node.op.is<op::Cast>()) return input;
   if (const auto* op = node.op.as<op::Transpose>()) return transposed(input, op->perm);
   if (const auto* op = node.op.as<op::Slice>()) return sliced(input, *op, dims);
   if (const auto* op = node.op.as<op::Reverse>()) return reversed(input, op->axes);

@@ -6,7 +6,11 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
+#include "passes/merge_products.hpp"
+#include "passes/precision.hpp"
+#include "passes/sub_pixel.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -45,6 +49,16 @@ Result<Graph> with_outputs(const Graph& graph, const std::vector<std::string>& n
 bool fusion_is_disabled(const CompileOptions& options) {
   const char* variable = std::getenv("RLX_DISABLE_FUSION");
   return options.disable_fusion || (variable && std::string_view(variable) == "1");
+}
+
+passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOptions& options) {
+  const cost::MachineModel* model = backend.model();
+  if (!model || options.precision == Precision::f32) return {};
+  const int threads = std::max(1, options.threads > 0 ? options.threads : backend.lanes());
+  return {options.precision, model->machine.bf16_dot, model->machine.vnni,
+          [model, threads](const ProductShape& shape, DType a, DType b, bool weight) {
+            return cost::product_ns(shape, a, b, weight, *model, threads);
+          }};
 }
 
 IoInfo io_info(std::string name, const Type& type) {
@@ -116,18 +130,29 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                  return claim.taken;
                });
              }));
+  if (options.precision != Precision::f32 && !backend.model()) {
+    return not_available("The precision ({}) is not available on {}; f32 is.",
+                         name_of(options.precision), name_of(backend.device()));
+  }
+  const passes::PrecisionPolicy policy = precision_policy(backend, options);
   // Bodies of recurrent layers are loops too.
   RLX_ASSIGN(mir, passes::loop_forms(mir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
                RLX_ASSIGN(result, passes::transforms_as_products(result));
+               RLX_ASSIGN(result, passes::sub_pixel(result));
                RLX_ASSIGN(result, passes::integer_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
                RLX_ASSIGN(result, passes::channels_last(result));
                RLX_ASSIGN(result, passes::simplify(result));
                RLX_ASSIGN(result, passes::merge_equal(result));
                if (fusion) {
-                 RLX_ASSIGN(result, passes::merge_products(result));
+                 const IoFusionGate gate = IoFusionGate::preset(backend.device());
+                 RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions));
+                 RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions));
+               }
+               if (policy.asked != Precision::f32) {
+                 RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
                }
                return passes::drop_dead(result);
              }));
@@ -156,6 +181,7 @@ Result<StaticProgram> StaticProgram::clone() const {
   copy.mir_graph = mir_graph;
   copy.report = report;
   copy.claims = claims;
+  copy.questions = questions;
   return copy;
 }
 

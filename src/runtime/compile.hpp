@@ -18,6 +18,7 @@ struct StaticProgram {
   std::shared_ptr<const Graph> hir_graph, mir_graph;
   CompileReport report;
   std::vector<Explanation::Claim> claims;  ///< what the device said of each composite
+  std::vector<FusionQuestion> questions;   ///< that passes asked; the planner's are in the plan
 
   Result<StaticProgram> clone() const;
 };

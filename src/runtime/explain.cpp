@@ -90,19 +90,47 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
     kernel.reason = fmt::format("a loop of ({}) steps", loop.steps.size());
     return kernel;
   }
-  if (step.kind == plan::Step::Kind::experts) {
-    const plan::GroupedPlan& grouped = plan.grouped[static_cast<std::size_t>(step.index)];
-    for (const std::int32_t buffer : {grouped.x, grouped.w, grouped.chosen})
-      note(kernel.reads, buffer);
-    note(kernel.writes, grouped.result);
-    kernel.reason =
-        fmt::format("rows put together by expert, generated kernels for up to ({}) rows",
-                    grouped.heights.front().rows);
-    return kernel;
-  }
   note_buffers(plan, index, kernel);
   kernel.reason = "generated";
   return kernel;
+}
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+/// Kernels and buffers behind those of the parts before. Parts keep their memory to themselves.
+void add_part(const StaticProgram& program, Explanation& all) {
+  const plan::Plan& plan = program.executable->plan();
+  const auto first_buffer = static_cast<int>(all.buffers.size());
+  const auto first_kernel = static_cast<int>(all.kernels.size());
+  for (const plan::BufferPlan& buffer : plan.buffers) {
+    Explanation::Buffer shown = explain_buffer(buffer);
+    if (shown.first_kernel >= 0) shown.first_kernel += first_kernel;
+    if (shown.last_kernel >= 0) shown.last_kernel += first_kernel;
+    all.buffers.push_back(std::move(shown));
+  }
+  if (plan.error_buffer >= 0)
+    all.buffers[static_cast<std::size_t>(first_buffer + plan.error_buffer)].storage = "flag";
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    Explanation::Kernel kernel = explain_step(plan, i);
+    for (std::vector<int>* list : {&kernel.reads, &kernel.writes}) {
+      for (int& buffer : *list) buffer += first_buffer;
+    }
+    all.kernels.push_back(std::move(kernel));
+  }
+  all.predicted_ms += plan.predicted_ns * 1e-6;
+  append(all.questions, program.questions);
+  append(all.questions, plan.questions);
+  all.planning_ms += plan.planning_ms;
+  append(all.claims, program.claims);
+  all.static_io = all.static_io + profile_graph_io(*program.hir_graph);
+  all.planned_io = all.planned_io + plan::profile_plan_io(plan);
+  all.memory.weights_bytes += program.executable->weights_bytes();
+  all.memory.arena_bytes += plan.arena_bytes;
+  all.memory.arena_lower_bound_bytes += plan.arena_lower_bound_bytes;
+  all.memory.scratch_bytes += program.executable->scratch_bytes();
 }
 
 }  // namespace
@@ -115,27 +143,17 @@ GraphIoProfile profile_plan_io(const CompiledGraph& program) {
 Result<Explanation> CompiledGraph::explain() const {
   if (!impl_->bound && !impl_->last_stage)
     return bad_input("An explanation needs bound shapes: give the dims, or run the program once.");
-  const StaticProgram& program = impl_->bound ? *impl_->bound : impl_->last_stage->program();
-  const plan::Plan& plan = program.executable->plan();
+  std::vector<const StaticProgram*> parts;
+  if (impl_->bound) parts = {&*impl_->bound};
+  else parts = impl_->last_stage->programs();
   Explanation explanation;
-  for (const plan::BufferPlan& buffer : plan.buffers)
-    explanation.buffers.push_back(explain_buffer(buffer));
-  if (plan.error_buffer >= 0)
-    explanation.buffers[static_cast<std::size_t>(plan.error_buffer)].storage = "flag";
-  for (std::size_t i = 0; i < plan.steps.size(); ++i)
-    explanation.kernels.push_back(explain_step(plan, i));
-  explanation.predicted_ms = plan.predicted_ns * 1e-6;
-  explanation.questions = plan.questions;
-  explanation.planning_ms = plan.planning_ms;
-  explanation.claims = program.claims;
+  for (const StaticProgram* part : parts) add_part(*part, explanation);
   explanation.devices = impl_->session->choice;
   // The plan tells more than the graph did when the device was chosen.
   for (DeviceChoice::Candidate& candidate : explanation.devices.candidates) {
-    if (candidate.device == explanation.devices.device) candidate.predicted_ns = plan.predicted_ns;
+    if (candidate.device == explanation.devices.device)
+      candidate.predicted_ns = explanation.predicted_ms * 1e6;
   }
-  explanation.static_io = profile_graph_io(*program.hir_graph);
-  explanation.planned_io = plan::profile_plan_io(plan);
-  explanation.memory = query_memory();
   return explanation;
 }
 

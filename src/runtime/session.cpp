@@ -36,9 +36,9 @@ Session& Session::operator=(Session&&) noexcept = default;
 Device Session::device() const { return impl_->chosen; }
 
 Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) {
-  if (options.precision != Precision::f32) {
-    return not_available("The precision ({}) is not available yet; f32 is.",
-                         name_of(options.precision));
+  if (options.precision != Precision::f32 && options.exact) {
+    return bad_input("An exact program computes in f32: leave out the precision ({}).",
+                     name_of(options.precision));
   }
   RLX_ASSIGN(Backend* const backend, impl_->open(graph));
   RLX_ASSIGN(auto made, CompiledGraph::Impl::make(impl_, *backend, graph, options));

@@ -231,7 +231,15 @@ Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
       return unsupported("The program cannot go on: {}.", reason_);
     RLX_ASSIGN(next, make(*backend_, std::move(graph), options_, params_));
   }
+  last_next_ = next.get();
   return next->run(values);
+}
+
+std::vector<const StaticProgram*> Stage::programs() const {
+  std::vector<const StaticProgram*> list;
+  for (const Stage* stage = this; stage; stage = stage->last_next_)
+    list.push_back(&stage->program_);
+  return list;
 }
 
 int Stage::count() const {

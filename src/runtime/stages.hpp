@@ -26,6 +26,8 @@ class Stage {
   /// Why the program splits after this stage; empty where it does not.
   const std::string& reason() const { return reason_; }
   const StaticProgram& program() const { return program_; }
+  /// The programs of the parts that the last run went through, in order.
+  std::vector<const StaticProgram*> programs() const;
   Status set_param(const std::string& name, const Tensor& value);
 
  private:
@@ -51,6 +53,7 @@ class Stage {
   std::vector<std::int32_t> host_nodes_;  ///< data-dependent nodes, evaluated between the stages
   Named params_;
   std::map<std::string, std::unique_ptr<Stage>> next_;  ///< by dims and deciding values
+  const Stage* last_next_ = nullptr;                    ///< of the last run
 };
 
 }  // namespace rlx

@@ -63,6 +63,13 @@ struct Job {
   const T* half_roots = nullptr;  ///< [n + 1] (re, im) of exp(-2 pi i k / 2n), of real transforms
   bool real_input = false;        ///< lines of 2n real numbers: n + 1 bins come out
   bool real_output = false;       ///< n + 1 bins make 2n real numbers
+  bool mirrored = false;          ///< n / 2 + 1 bins of an odd n make n real numbers
+  /// Lanes that share a line: each transforms every `split`-th point, n / split of them (the n of
+  /// the tables), and what they get is joined across lanes. 1, 2, 4, 8 or 16; more than 1 only for
+  /// dense complex points whose bins are stored.
+  std::int32_t split = 1;
+  const T* split_twiddles = nullptr;  ///< [n / split]: `split` real parts, then imaginary ones
+  const T* split_roots = nullptr;  ///< [log2 split]: the same; `lanes` numbers follow either list
   T scale = 1;
   Result result = Result::bins;
   const Band<T>* bands = nullptr;

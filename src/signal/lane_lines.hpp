@@ -8,11 +8,11 @@ struct LineAccess {
   using V = Vector<T, lanes>;
   using C = ComplexLanes<V>;
 
-  /// Where the lines of a group begin; lanes beyond `end` repeat the last line.
-  static void addresses(const Lines& lines, T* base, std::int64_t first, std::int64_t end,
-                        T** rows) {
+  /// Where the lines of a group begin, `split` lanes each; lanes beyond `end` repeat the last line.
+  static void addresses(const Lines& lines, T* base, std::int64_t first, std::int64_t end, T** rows,
+                        int split = 1) {
     for (int lane = 0; lane < lanes; ++lane) {
-      const std::int64_t line = first + lane < end ? first + lane : end - 1;
+      const std::int64_t own = first + lane / split, line = own < end ? own : end - 1;
       rows[lane] =
           base + line / lines.inner * lines.outer_step + line % lines.inner * lines.inner_step;
     }

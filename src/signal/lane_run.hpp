@@ -3,6 +3,7 @@
 
 #include "signal/lane_lines.hpp"
 #include "signal/lane_log.hpp"
+#include "signal/lane_split.hpp"
 
 template <class T, int lanes>
 struct LaneRun {
@@ -53,7 +54,7 @@ struct LaneRun {
     const Tables<T>& tables = job.tables;
     const std::int32_t* position = tables.position;
     const std::int64_t n = tables.n, end = tables.slots - 1;
-    const std::int64_t wanted = job.real_output ? n + 1 : n;
+    const std::int64_t wanted = job.real_output ? n + 1 : job.mirrored ? n / 2 + 1 : n;
     const std::int64_t count = job.in.count < wanted ? job.in.count : wanted;
     if (job.real_output) {
       Access::load(job.in, rows, count, buffer, [=](std::int64_t j) {
@@ -64,8 +65,20 @@ struct LaneRun {
       Access::load(job.in, rows, count, buffer, [=](std::int64_t j) { return position[j]; });
     }
     for (std::int64_t j = count; j < n; ++j) buffer[position[j]] = {V{}, V{}};
+    if (job.mirrored) mirror();
     if (job.take_mean_off || job.window) weigh();
     if (job.real_output) join_real(buffer);
+  }
+
+  /// The second half of an odd number of bins, whose points are real.
+  void mirror() const {
+    const std::int32_t* position = job.tables.position;
+    const std::int64_t n = job.tables.n;
+    buffer[position[0]].im = V{};
+    for (std::int64_t k = 1; 2 * k < n; ++k) {
+      const C bin = buffer[position[k]];
+      buffer[position[n - k]] = {bin.re, -bin.im};
+    }
   }
 
   /// Takes the mean off and multiplies by the window.
@@ -158,8 +171,69 @@ struct LaneRun {
     for (std::int64_t k = 0; k < count; ++k) row[k] *= job.bin_factors[k];
   }
 
+  /// Bins of 2n real numbers from those of n complex ones, in a line that is stored; both scaled.
+  void split_stored(T* row) const {
+    const std::int64_t n = job.tables.n * job.split;
+    const T zero_re = row[0], zero_im = row[1];
+    for (std::int64_t k = 1; 2 * k <= n; ++k) {
+      T *low = row + 2 * k, *high = row + 2 * (n - k);
+      const T sum_re = (low[0] + high[0]) * T(0.5), sum_im = (low[1] - high[1]) * T(0.5);
+      const T re = (low[0] - high[0]) * T(0.5), im = (low[1] + high[1]) * T(0.5);
+      const T cosine = job.half_roots[2 * k], sine = job.half_roots[2 * k + 1];
+      const T odd_re = re * sine + im * cosine, odd_im = -(re * cosine - im * sine);
+      high[0] = sum_re - odd_re;
+      high[1] = odd_im - sum_im;
+      low[0] = sum_re + odd_re;
+      low[1] = sum_im + odd_im;
+    }
+    row[0] = zero_re + zero_im;
+    row[1] = 0;
+    row[2 * n] = zero_re - zero_im;
+    row[2 * n + 1] = 0;
+  }
+
+  template <int split>
+  static void run_split(const Job<T>& job, const T* in, T* out, std::int64_t begin,
+                        std::int64_t end, void* scratch) {
+    using Split = SplitLines<T, lanes, split>;
+    constexpr std::int64_t each = lanes / split;
+    const Tables<T>& tables = job.tables;
+    C* const buffer = static_cast<C*>(scratch);
+    const LaneRun self{job, buffer, buffer + tables.slots};
+    const T scale = job.scale;
+    for (std::int64_t group = begin; group < end; ++group) {
+      T* rows[lanes];
+      Access::addresses(job.in, const_cast<T*>(in), group * each, job.lines, rows, split);
+      Split::load(rows, tables.n, buffer, tables.position);
+      const C* const own = Stages<T, lanes>::transform(tables, buffer, self.spare);
+      Access::addresses(job.out, out, group * each, job.lines, rows, split);
+      for (int lane = 0; lane < lanes; ++lane) rows[lane] += lane % split * tables.n * job.out.step;
+      Access::store(job.out, rows, tables.n, [=, &job](std::int64_t k) {
+        const C bin =
+            Split::join(own[tables.source[k]], job.split_twiddles + 2 * split * k, job.split_roots);
+        return C{bin.re * scale, bin.im * scale};
+      });
+      for (std::int64_t lane = 0; job.real_input && lane < lanes; lane += split) {
+        if (group * each + lane / split < job.lines) self.split_stored(rows[lane]);
+      }
+    }
+  }
+  /// By as many lanes a line as the job says.
+  template <int split>
+  static void run_by_split(const Job<T>& job, const T* in, T* out, std::int64_t begin,
+                           std::int64_t end, void* scratch) {
+    if constexpr (split <= lanes && split <= 16) {
+      if (job.split != split) return run_by_split<2 * split>(job, in, out, begin, end, scratch);
+      run_split<split>(job, in, out, begin, end, scratch);
+    }
+  }
+
   static void run(const Job<T>& job, const T* in, T* out, std::int64_t begin, std::int64_t end,
                   void* scratch) {
+    if (job.split > 1) {
+      run_by_split<2>(job, in, out, begin, end, scratch);
+      return;
+    }
     C* const buffer = static_cast<C*>(scratch);
     const LaneRun self{job, buffer, buffer + job.tables.slots};
     for (std::int64_t group = begin; group < end; ++group) {

@@ -27,8 +27,11 @@ class LineKernel {
 template <class T>
 class LaneJobKernel : public LineKernel {
  public:
-  /// `out_buffer`: the position of the output behind the inputs.
-  LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer);
+  /// `out_buffer`: the position of the output behind the inputs. `split`: lanes that share a line,
+  /// a divisor of the points and at most lanes_of.
+  LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer, int split = 1);
+  /// Lines, or parts of lines, that the kernels of an instruction set work on side by side.
+  static int lanes_of(codegen::Isa isa);
 
   std::int64_t work_items() const override;
   std::int64_t scratch_bytes() const override;
@@ -44,10 +47,12 @@ class LaneJobKernel : public LineKernel {
   void use_half_roots();
 
  private:
+  void make_split(std::int64_t points, bool inverse, int split);
+
   FftTables<T> tables_;
   LaneKernel<T> kernel_;
   Job<T> job_;
-  std::vector<T> half_roots_;
+  std::vector<T> half_roots_, split_twiddles_, split_roots_;
   int out_buffer_;
 };
 

@@ -39,7 +39,7 @@ Program program_of(int first, int count) {
 }
 
 void store_all(const CodeCache& cache, const Program& program) {
-  cache.store(program.keys, program.codes, std::vector<bool>(program.keys.size(), true));
+  cache.store(program.keys, program.codes);
 }
 
 void expect_code(const std::optional<KernelCode>& code, int i) {
@@ -51,11 +51,10 @@ void expect_code(const std::optional<KernelCode>& code, int i) {
   EXPECT_EQ(code->scratch_bytes, wanted.scratch_bytes);
 }
 
-std::vector<std::filesystem::path> files_of(const TemporaryFolder& folder,
-                                            const std::string& extension) {
+std::vector<std::filesystem::path> files_of(const TemporaryFolder& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-    if (entry.path().extension() == extension) files.push_back(entry.path());
+    files.push_back(entry.path());
   }
   return files;
 }
@@ -78,7 +77,7 @@ TEST(CodeCache, a_program_comes_back_from_one_file) {
   auto found = cache.load(program.keys);
   for (const auto& code : found.codes) EXPECT_FALSE(code.has_value());
   store_all(cache, program);
-  for (const auto& file : files_of(folder, ".kernel")) std::filesystem::remove(file);
+  EXPECT_EQ(files_of(folder).size(), 1u);
   found = cache.load(program.keys);
   EXPECT_TRUE(found.as_program);
   for (int i = 0; i < 20; ++i) expect_code(found.codes[i], i);
@@ -95,6 +94,27 @@ TEST(CodeCache, another_program_shares_kernels) {
   for (int i = 2; i < 5; ++i) EXPECT_FALSE(found.codes[i].has_value());
 }
 
+/// Files of other programs may be anything: what is whole in them is taken.
+TEST(CodeCache, damaged_files_of_others_share_what_is_whole) {
+  TemporaryFolder folder;
+  const CodeCache cache(CacheFolder::open(folder.path()));
+  const Program other = program_of(0, 2);
+  store_all(cache, other);
+  const auto file = files_of(folder).at(0);
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(-1, std::ios::end);  // in the last kernel's object
+  const char last = static_cast<char>(other.codes[1].object.back());
+  stream.put(static_cast<char>(last ^ 1));
+  stream.close();
+  const auto found = cache.load(program_of(0, 3).keys);
+  expect_code(found.codes[0], 0);
+  EXPECT_FALSE(found.codes[1].has_value());
+  EXPECT_FALSE(found.codes[2].has_value());
+  std::filesystem::permissions(file, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  EXPECT_FALSE(cache.load(program_of(0, 3).keys).codes[0].has_value());
+}
+
 TEST(CodeCache, damage_makes_entries_absent_and_a_store_replaces_them) {
   TemporaryFolder folder;
   const CodeCache cache(CacheFolder::open(folder.path()));
@@ -102,20 +122,18 @@ TEST(CodeCache, damage_makes_entries_absent_and_a_store_replaces_them) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
     store_all(cache, program);
-    for (const char* extension : {".kernel", ".program"}) {
-      for (const auto& path : files_of(folder, extension)) {
-        const auto size = std::filesystem::file_size(path);
-        if (round % 3 == 0) {
-          std::filesystem::resize_file(path, random() % size);
-        } else {
-          std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-          for (int flips = 0; flips < 30; ++flips) {
-            const auto at = static_cast<std::streamoff>(random() % (round % 3 == 1 ? 300 : size));
-            file.seekg(at);
-            const char old = static_cast<char>(file.get());
-            file.seekp(at);
-            file.put(static_cast<char>(old ^ (1 << random() % 8)));
-          }
+    for (const auto& path : files_of(folder)) {
+      const auto size = std::filesystem::file_size(path);
+      if (round % 3 == 0) {
+        std::filesystem::resize_file(path, random() % size);
+      } else {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        for (int flips = 0; flips < 30; ++flips) {
+          const auto at = static_cast<std::streamoff>(random() % (round % 3 == 1 ? 300 : size));
+          file.seekg(at);
+          const char old = static_cast<char>(file.get());
+          file.seekp(at);
+          file.put(static_cast<char>(old ^ (1 << random() % 8)));
         }
       }
     }
@@ -134,9 +152,11 @@ TEST(CodeCache, a_file_under_another_name_is_foreign) {
   TemporaryFolder folder;
   const CodeCache cache(CacheFolder::open(folder.path()));
   const Program program = program_of(0, 1), other = program_of(1, 1);
+  store_all(cache, other);
+  const auto others_file = files_of(folder).at(0);
+  std::filesystem::remove(others_file);
   store_all(cache, program);
-  std::filesystem::rename(folder.path(program.keys[0].hex() + ".kernel"),
-                          folder.path(other.keys[0].hex() + ".kernel"));
+  std::filesystem::rename(files_of(folder).at(0), others_file);
   EXPECT_FALSE(cache.load(other.keys).codes[0].has_value());
 }
 

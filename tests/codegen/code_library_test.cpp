@@ -167,7 +167,7 @@ TEST_F(CodeLibraryTest, cached_bytes_that_are_no_code_are_made_anew) {
   }
   codes[1] = generator_.generate(kernels[1], Target{}).value();
   codes[1].symbol = "another";
-  cache.store(keys, codes, {true, true});
+  cache.store(keys, codes);
   generator_.calls = 0;
   const auto loaded = library().load(kernels);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;

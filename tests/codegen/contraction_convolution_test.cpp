@@ -1,4 +1,5 @@
 // Convolutions over channels-last images as contractions: padding, strides, dilation, groups.
+#include "codegen/machine.hpp"
 #include "codegen/pack.hpp"
 #include "contraction_fixture.hpp"
 
@@ -8,6 +9,7 @@ namespace {
 struct Convolution {
   std::int64_t images = 1, height = 1, width = 1, channels = 1, filters = 1;
   std::int64_t kernel = 3, stride = 1, dilation = 1, padding = 1, groups = 1;
+  bool pairs = false;  ///< of bf16
 
   std::int64_t out(std::int64_t size) const {
     return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
@@ -32,7 +34,9 @@ loop::Kernel convolution(const Convolution& s, const Target& target) {
                 {-s.padding, s.width, {0, 0, 0, s.stride, 0, s.dilation, 0}}};
   c.b_buffer = 1;
   c.b_packed = true;
-  const auto layout = choose_packed_layout(filters, s.kernel * s.kernel * depth, f32, target);
+  const DType dtype = s.pairs ? bf16 : f32;
+  auto layout = choose_packed_layout(filters, s.kernel * s.kernel * depth, dtype, target);
+  if (s.pairs) c.k_group = 2, layout.group = 2, layout.inner = depth;
   c.panel_width = static_cast<std::int32_t>(layout.panel_width);
   c.b_batch_strides = {1};
   c.nodes = {{.op = ScalarOp::accumulator}};
@@ -45,8 +49,8 @@ loop::Kernel convolution(const Convolution& s, const Target& target) {
                     0},
        0}};
   loop::Kernel kernel;
-  kernel.buffers = {{f32, s.images * s.height * line, false},
-                    {f32, s.groups * layout.elements(), false},
+  kernel.buffers = {{dtype, s.images * s.height * line, false},
+                    {dtype, s.groups * layout.elements(), false},
                     {f32, s.images * rows * columns * s.filters, true}};
   kernel.body = std::move(c);
   return kernel;
@@ -241,6 +245,27 @@ TEST(ContractionConvolution, random_shapes) {
     shape.padding = pick(0, 3);
     SCOPED_TRACE(round);
     check(shape, round);
+  }
+}
+
+TEST(ContractionConvolution, pairs_of_bf16) {
+  const Target target = host_targets().back();
+  if (!machine_of(target).bf16_dot) GTEST_SKIP() << "This machine has no AVX512-BF16.";
+  std::mt19937 random(9);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  for (std::uint32_t round = 0; round < 40; ++round) {
+    Convolution shape{.images = 2, .height = pick(5, 13), .width = pick(5, 13), .pairs = true};
+    shape.groups = pick(1, 2);
+    shape.channels = shape.groups * (round % 2 == 0 ? 2 * pick(1, 20) : pick(1, 40));
+    shape.filters = shape.groups * pick(1, 70);
+    shape.kernel = pick(1, 3);
+    shape.stride = pick(1, 2);
+    shape.dilation = pick(1, 2);
+    shape.padding = pick(0, 3);
+    SCOPED_TRACE(round);
+    expect_as_interpreted(convolution(shape, target), target, 2e-4, round);
   }
 }
 

@@ -149,8 +149,8 @@ void expect_as_interpreted(const loop::Kernel& kernel, double tolerance, std::ui
 }
 
 loop::Kernel matmul(const MatmulOptions& options, const Target& target) {
-  const auto& [m, n, k, batch, packed, panel_width, transposed_a, transposed_b, a, b, accumulator] =
-      options;
+  const auto& [m, n, k, batch, packed, panel_width, transposed_a, transposed_b, a, b, accumulator,
+               k_group] = options;
   loop::Contraction c;
   c.batch_extents = {batch};
   c.m_extents = {m};
@@ -166,6 +166,9 @@ loop::Kernel matmul(const MatmulOptions& options, const Target& target) {
   if (packed) {
     PackedLayout layout = choose_packed_layout(n, k, b, target);
     if (panel_width > 0) layout.panel_width = panel_width;
+    layout.group = k_group;
+    layout.inner = k;
+    c.k_group = static_cast<std::int32_t>(k_group);
     c.panel_width = static_cast<std::int32_t>(layout.panel_width);
     c.b_batch_strides = {1};
     b_elements = batch * layout.elements();

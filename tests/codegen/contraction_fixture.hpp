@@ -40,6 +40,7 @@ struct MatmulOptions {
   std::int32_t panel_width = 0;  ///< 0: what choose_packed_layout says for `target`
   bool transposed_a = false, transposed_b = false;
   DType a = f32, b = f32, accumulator = f32;
+  std::int64_t k_group = 1;
 };
 loop::Kernel matmul(const MatmulOptions& options, const Target& target);
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "../ops/sample_inputs.hpp"
+#include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 
@@ -27,7 +28,7 @@ int products(const Graph& graph) {
 
 /// Runs the pass; the values must stay. Gives the products that are left.
 int products_after(const Graph& graph) {
-  const Graph merged = passes::merge_products(graph).value();
+  const Graph merged = passes::merge_products(graph, IoFusionGate::preset(Device::cpu)).value();
   std::mt19937 generator(9);
   std::vector<Tensor> inputs;
   for (const Node& node : graph.nodes()) {
@@ -86,6 +87,23 @@ TEST(MergeProducts, projections_become_one) {
 
 TEST(MergeProducts, weights_that_come_too_late_stay) {
   EXPECT_EQ(products_after(attention_block(true)), 3);
+}
+
+TEST(MergeProducts, the_gate_decides_and_its_question_is_kept) {
+  const Graph graph = weights_first(attention_block(true));
+  std::vector<FusionQuestion> asked;
+  IoFusionGate gate = IoFusionGate::preset(Device::cpu);
+  EXPECT_EQ(products(passes::merge_products(graph, gate, &asked).value()), 1);
+  gate.min_gain_ns = 1e9;
+  EXPECT_EQ(products(passes::merge_products(graph, gate, &asked).value()), 3);
+  ASSERT_EQ(asked.size(), 2);
+  EXPECT_TRUE(asked[0].fused);
+  EXPECT_FALSE(asked[1].fused);
+  EXPECT_EQ(asked[0].kind, "products");
+  // Two launches and two readings of x [2, 5, 8] are saved.
+  EXPECT_EQ(asked[0].before.kernel_launches - asked[0].after.kernel_launches, 2);
+  EXPECT_EQ(asked[0].before.device_traffic_bytes - asked[0].after.device_traffic_bytes, 2 * 320);
+  EXPECT_EQ(asked[0].score_ns, gate.score_ns(asked[0].before, asked[0].after));
 }
 
 // sigmoid(x a) * (x b): the epilogues of two products do it; after a merge it would be a kernel.

@@ -50,7 +50,7 @@ class RandomGraph {
   }
 
   Value next() {
-    switch (pick(11)) {
+    switch (pick(12)) {
       case 0: return any() + any();
       case 1: return any() * full();
       case 2: return abs(any());
@@ -60,6 +60,7 @@ class RandomGraph {
       case 6: return sum(full(), {1}, true) * graph.constant(f32, 0.125);
       case 7: return matmul(full(), weight_) * graph.constant(f32, 0.25);
       case 8: return reverse_rows(full());
+      case 11: return matmul(tanh(full() + any()), weight_);
       case 9:
         return concat({slice(full(), {0, 0, 0}, {4, 2, 8}), slice(full(), {0, 2, 0}, {4, 6, 8})},
                       1);

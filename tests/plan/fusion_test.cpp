@@ -167,6 +167,63 @@ TEST(Fusion, whole_rows_do_not_join_a_product_with_fewer_blocks_of_rows_than_thr
   EXPECT_GT(refused->work_added_ns, 8'000);
 }
 
+TEST(Fusion, reductions_of_the_same_value_are_one_pass) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64});
+  graph.output("largest", max_over(x, {1}, true));
+  graph.output("total", sum(x, {1}, true));
+  graph.output("power", sum(x * x, {1}, true));
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(regions.list.size(), 1u);
+  // x once, and three columns.
+  const FusionQuestion& last = regions.questions.back();
+  EXPECT_EQ(last.after.device_traffic_bytes, (64 * 64 + 3 * 64) * 4);
+}
+
+TEST(Fusion, reductions_over_other_axes_stay_apart) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64});
+  graph.output("rows", sum(x, {1}, true));
+  graph.output("columns", sum(x, {0}, true));
+  EXPECT_EQ(regions_of(graph).list.size(), 2u);
+}
+
+TEST(Fusion, a_region_stores_every_value_that_others_read) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64}), y = graph.input("y", f32, {64, 64});
+  const Value total = x + y;
+  graph.output("total", total);
+  graph.output("row", sum(total, {1}, true));
+  graph.output("exp", exp(total));
+  EXPECT_EQ(regions_of(graph).list.size(), 1u);
+}
+
+TEST(Fusion, rows_that_a_product_alone_reads_are_made_within_it) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 64}), w = graph.param("w", f32, {64, 64}),
+              s = graph.param("s", f32, {64});
+  graph.output("y", relu(matmul(relu(x * s), w)));
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(regions.list.size(), 1u);
+  ASSERT_EQ(regions.list[0].before.size(), 1u);
+  EXPECT_EQ(regions.list[0].before[0].kind, Region::Kind::nest);
+  ASSERT_EQ(of_kind(regions, "prologue").size(), 1u);
+  const FusionQuestion& asked = *of_kind(regions, "prologue")[0];
+  EXPECT_EQ(asked.before.device_traffic_bytes - asked.after.device_traffic_bytes, 2 * 64 * 64 * 4);
+  EXPECT_EQ(regions_of(graph, unwilling()).list.size(), 4u);
+}
+
+TEST(Fusion, few_rows_are_not_made_within_a_product_that_threads_share) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {8, 2'048}), w = graph.param("w", f32, {2'048, 2'048});
+  graph.output("y", matmul(relu(x), w));
+  const Regions shared = regions_of(graph, {.threads = 2});
+  ASSERT_EQ(of_kind(shared, "prologue").size(), 1u);
+  EXPECT_FALSE(of_kind(shared, "prologue")[0]->fused);
+  EXPECT_EQ(shared.list.size(), 2u);
+  EXPECT_EQ(regions_of(graph, {.threads = 1}).list.size(), 1u);
+}
+
 TEST(Fusion, the_same_graph_gives_the_same_questions) {
   const Regions first = regions_of(shared_map(8, 16)), second = regions_of(shared_map(8, 16));
   ASSERT_EQ(first.questions.size(), second.questions.size());

@@ -103,6 +103,26 @@ TEST(Fft, LongLengthsOfAllKinds) {
   expect_reference(op::Fft{}, {c128, {1, 65537}});
 }
 
+// A line is shared by as many lanes as make it fit the first cache, or as few lines leave free.
+TEST(Fft, FewLinesAndLongOnes) {
+  for (const std::int64_t lines : {1, 2, 3, 5, 9, 16, 33}) {
+    for (const std::int64_t n : {2, 4, 8, 16, 32, 48, 240, 512, 1000, 1024, 2042, 4096}) {
+      for (const bool inverse : {false, true}) {
+        expect_reference(op::Fft{.inverse = inverse}, {c64, {lines, n}});
+        expect_reference(op::Fft{.inverse = inverse}, {c128, {lines, n}});
+      }
+    }
+  }
+  for (const std::int64_t n : {1 << 14, 1 << 15, 16400, 3 * 16384}) {
+    for (const std::int64_t lines : {1, 3, 17}) {
+      expect_reference(op::Rfft{.norm = FftNorm::ortho}, {f32, {lines, n}});
+      expect_reference(op::Rfft{}, {f64, {lines, n}});
+      expect_reference(op::Irfft{.length = n}, {c64, {lines, n / 2 + 1}});
+    }
+  }
+  expect_reference(op::Fft{}, {c64, {1 << 18}});
+}
+
 TEST(Fft, AlongAnyAxis) {
   for (const std::int64_t inner : {1, 5, 16, 37}) {
     for (const DType dtype : {c64, c128}) {
@@ -123,12 +143,27 @@ TEST(Fft, RealTransforms) {
       for (const FftNorm norm : {FftNorm::backward, FftNorm::ortho, FftNorm::none})
         expect_reference(op::Rfft{.norm = norm}, {dtype, {18, n}});
     }
-    if (n % 2) continue;
     for (const DType dtype : {c64, c128}) {
+      if (n % 2) {
+        expect_reference(op::Irfft{.length = n}, {dtype, {18, n / 2 + 1}});
+        expect_reference(op::Irfft{.length = n}, {dtype, {3, n / 2 + 4}});
+        expect_reference(op::Irfft{.axis = 0, .length = n + 6}, {dtype, {n / 2 + 1, 5}});
+        continue;
+      }
       expect_reference(op::Irfft{}, {dtype, {18, n / 2 + 1}});
       // Missing bins are zero, more than n / 2 + 1 are dropped.
       expect_reference(op::Irfft{.length = 2 * n}, {dtype, {3, n / 2 + 1}});
       expect_reference(op::Irfft{.length = n, .norm = FftNorm::forward}, {dtype, {3, n + 3}});
+    }
+  }
+}
+
+TEST(Fft, PartsOfNumbers) {
+  for (const DType dtype : {c64, c128}) {
+    for (const std::int64_t elements : {1, 7, 5000, 20000}) {
+      expect_reference(op::Real{}, {dtype, {elements}});
+      expect_reference(op::Imag{}, {dtype, {elements}});
+      expect_reference(op::Conj{}, {dtype, {elements}});
     }
   }
 }

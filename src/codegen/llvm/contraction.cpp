@@ -46,7 +46,9 @@ bool ContractionContext::register_epilogue() const {
   if (contraction.stores.empty() || (plan.tail() && !emitter.machine.masks)) return false;
   std::size_t operations = 0;
   for (const ScalarNode& node : contraction.nodes) {
-    if (!cheap(node.op) || !(wide_type(node.dtype) || node.dtype == DType::boolean)) return false;
+    const bool rounds = node.op == ScalarOp::cast && node.dtype == DType::bf16;
+    if (!cheap(node.op) || !(wide_type(node.dtype) || node.dtype == DType::boolean || rounds))
+      return false;
     operations += node.a >= 0;
   }
   if (operations * contraction.stores.size() > most_operations) return false;
@@ -55,15 +57,18 @@ bool ContractionContext::register_epilogue() const {
     const auto first =
         access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
     m_strides.emplace_back(first, access.strides.end() - 1);
-    return access.guards.empty() && access.indirect.empty() &&
-           wide_type(emitter.kernel.buffers[access.buffer].dtype);
+    return access.guards.empty() && access.indirect.empty();
   };
   for (const loop::Access& access : contraction.accesses) {
     const std::int64_t step = access.strides.back();
-    if (!simple(access) || (step != 0 && step != 1)) return false;
+    const bool wide = wide_type(emitter.kernel.buffers[access.buffer].dtype);
+    if (!simple(access) || !wide || (step != 0 && step != 1)) return false;
   }
   for (const loop::Store& store : contraction.stores) {
-    if (!simple(store.access) || store.access.strides.back() != 1) return false;
+    const DType dtype = emitter.kernel.buffers[store.access.buffer].dtype;
+    const bool rounds = dtype == DType::bf16 && emitter.machine.bf16_dot;
+    if (!(simple(store.access) && (wide_type(dtype) || rounds)) || store.access.strides.back() != 1)
+      return false;
   }
   return merge_dims(contraction.m_extents, m_strides).size() <= 1;
 }
@@ -347,9 +352,10 @@ class ContractionEmitter {
     Value* width = builder_.getInt64(plan_.panel_width);
     Value* panel = builder_.CreateUDiv(first_column, width);
     Value* inside = builder_.CreateURem(first_column, width);
-    const std::int64_t panel_bytes = plan_.panel_width * plan_.depth * b_bytes();
+    const std::int64_t panel_bytes = context_.packed_panel_bytes(),
+                       column_bytes = context_.packed_column_bytes();
     Value* columns = bytes_at(b_batch_, builder_.CreateMul(panel, builder_.getInt64(panel_bytes)));
-    return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(b_bytes())));
+    return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(column_bytes)));
   }
 
   Value* emit_columns(Value* first_column, Value* columns_left) {
@@ -436,6 +442,26 @@ bool empty_domain(const loop::Contraction& contraction) {
          std::any_of(contraction.batch_extents.begin(), contraction.batch_extents.end(), zero);
 }
 
+/// B in groups of k wants its runs of k side by side in A, and instructions that multiply them.
+Status check_groups(const Emitter& emitter, const loop::Contraction& c) {
+  if (c.k_group == 1) return {};
+  const DType a = emitter.kernel.buffers[c.a_buffer].dtype,
+              b = emitter.kernel.buffers[c.b_buffer].dtype;
+  const bool pairs = c.k_group == 2 && a == DType::bf16 && b == DType::bf16 &&
+                     c.accumulator == DType::f32 && emitter.machine.bf16_dot;
+  const bool quads = c.k_group == 4 && a == DType::u8 && b == DType::i8 &&
+                     c.accumulator == DType::i32 && emitter.machine.vnni;
+  if (!pairs && !quads) {
+    return unsupported("Groups of ({}) k of ({} and {}) cannot be multiplied on this machine.",
+                       c.k_group, name_of(a), name_of(b));
+  }
+  const std::size_t inner = c.batch_extents.size() + c.m_extents.size() + c.k_extents.size() - 1;
+  bool open = c.b_packed && !c.k_extents.empty() && c.a_k_strides.back() == 1;
+  for (const loop::Guard& guard : c.a_guards) open = open && guard.coefficients[inner] == 0;
+  if (!open) return unsupported("Groups of k want a run of k that lies side by side in A.");
+  return {};
+}
+
 }  // namespace
 
 Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& contraction) {
@@ -460,8 +486,8 @@ Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& 
   if (empty_domain(contraction)) return KernelShape{};
   const DType a = emitter.kernel.buffers[contraction.a_buffer].dtype;
   const DType b = emitter.kernel.buffers[contraction.b_buffer].dtype;
-  const ContractionPlan plan = plan_contraction(
-      contraction, a, b, {emitter.machine.vector_bytes, emitter.machine.registers});
+  RLX_TRY(check_groups(emitter, contraction));
+  const ContractionPlan plan = plan_contraction(contraction, a, b, PlanMachine(emitter.machine));
   const ContractionContext context{emitter, contraction, plan};
   if (suits_dots(context)) return emit_dots(context);
   return ContractionEmitter(context).emit();

@@ -22,8 +22,16 @@ struct ContractionContext {
   DType b_dtype() const { return emitter.kernel.buffers[contraction.b_buffer].dtype; }
   /// Elements of B lie side by side along n.
   bool columns_contiguous() const { return contraction.b_packed || contraction.b_n_stride == 1; }
-  /// Element type of the columns that the micro-kernel reads.
+  /// Bytes of a panel of packed B, and of one of its columns in a step of k.
+  std::int64_t packed_panel_bytes() const {
+    return plan.panel_width * plan.packed_depth * static_cast<std::int64_t>(size_of(b_dtype()));
+  }
+  std::int64_t packed_column_bytes() const {
+    return contraction.k_group * static_cast<std::int64_t>(size_of(b_dtype()));
+  }
+  /// Element type of the columns that the micro-kernel reads; groups of k are i32.
   DType column_dtype() const {
+    if (plan.unit > 1) return DType::i32;
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
   }
   /// The epilogue is short enough to be computed on the accumulators in their registers, without

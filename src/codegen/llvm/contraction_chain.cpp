@@ -1,7 +1,9 @@
 // Chains: two contractions on one block of rows after the other. A work item makes the rows of the
-// first in its worker's scratch, finishes them with the row epilogue, and multiplies them.
+// first in its worker's scratch, finishes them with the row epilogue, and multiplies them. A first
+// one without k has no products: its row epilogue makes the rows out of other buffers.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -26,7 +28,7 @@ ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body
   const auto& buffers = emitter.kernel.buffers;
   ContractionPlan plan =
       plan_contraction(body, buffers[body.a_buffer].dtype, buffers[body.b_buffer].dtype,
-                       {emitter.machine.vector_bytes, emitter.machine.registers});
+                       PlanMachine(emitter.machine));
   // Groups are cut into register blocks here: no block computes a row of the next one.
   plan.one_height = false;
   return plan;
@@ -60,23 +62,28 @@ struct Stage {
   }
 };
 
+bool has_products(const loop::Contraction& c) { return product(c.k_extents) > 0; }
+
 class ChainEmitter {
  public:
   ChainEmitter(Emitter& emitter, const loop::Chain& chain)
       : emitter_(emitter),
         builder_(emitter.builder),
-        first_(emitter, chain.first),
         second_(emitter, chain.second),
-        rows_(first_.plan.rows) {}
+        before_(chain.first.row_epilogue),
+        rows_(second_.plan.rows) {
+    if (has_products(chain.first)) stages_.push_back(&first_.emplace(emitter, chain.first));
+    stages_.push_back(&second_);
+  }
 
   Result<KernelShape> emit() {
     choose_group();
     lay_out_scratch();
-    for (Stage* stage : {&first_, &second_}) emit_parts(*stage);
-    if (!first_.contraction.row_epilogue.nodes.empty()) RLX_TRY(emit_row_epilogue());
+    for (Stage* stage : stages_) emit_parts(*stage);
+    if (!before_.nodes.empty()) RLX_TRY(emit_row_epilogue());
     emit_preamble();
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
-    return KernelShape{first_.plan.batches * groups_, scratch_bytes_};
+    return KernelShape{second_.plan.batches * groups_, scratch_bytes_};
   }
 
  private:
@@ -96,7 +103,7 @@ class ChainEmitter {
     return static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[buffer].dtype));
   }
   std::int64_t row_bytes(std::int32_t buffer) const {
-    return emitter_.kernel.buffers[buffer].elements / (first_.plan.batches * rows_) *
+    return emitter_.kernel.buffers[buffer].elements / (second_.plan.batches * rows_) *
            buffer_bytes(buffer);
   }
   std::vector<std::int32_t> local_buffers() const {
@@ -113,8 +120,9 @@ class ChainEmitter {
     constexpr std::int64_t cached_bytes = 128 * 1024, wanted_items = 32, least_rows = 24;
     std::int64_t bytes = 0;
     for (const std::int32_t buffer : local_buffers()) bytes += row_bytes(buffer);
-    const std::int64_t unit = std::max(first_.height, second_.height);
-    const std::int64_t groups = (wanted_items + first_.plan.batches - 1) / first_.plan.batches;
+    std::int64_t unit = 1;
+    for (const Stage* stage : stages_) unit = std::max(unit, stage->height);
+    const std::int64_t groups = (wanted_items + second_.plan.batches - 1) / second_.plan.batches;
     std::int64_t rows = std::max(rows_ / groups, least_rows);
     rows =
         std::min(rows, std::max<std::int64_t>(cached_bytes / std::max<std::int64_t>(bytes, 1), 1));
@@ -123,7 +131,7 @@ class ChainEmitter {
     group_rows_ = std::min(rows_, ((rows_ + groups_ - 1) / groups_ + unit - 1) / unit * unit);
     groups_ = (rows_ + group_rows_ - 1) / group_rows_;
     const std::int64_t last = rows_ - (groups_ - 1) * group_rows_;
-    for (Stage* stage : {&first_, &second_}) {
+    for (Stage* stage : stages_) {
       stage->height = std::min(stage->height, group_rows_);
       for (const std::int64_t rows_here : {group_rows_, last}) {
         if (rows_here % stage->height != 0) stage->rests.insert(rows_here % stage->height);
@@ -137,12 +145,12 @@ class ChainEmitter {
     scratch_bytes_ = align_up(static_cast<std::int64_t>(emitter_.kernel.buffers.size()) * 8);
     tile_at_ = scratch_bytes_;
     std::int64_t tile_bytes = 0;
-    for (const Stage* stage : {&first_, &second_}) {
+    for (const Stage* stage : stages_) {
       const auto bytes = static_cast<std::int64_t>(size_of(stage->contraction.accumulator));
       tile_bytes = std::max(tile_bytes, stage->height * stage->plan.block_columns * bytes);
     }
     scratch_bytes_ += align_up(tile_bytes);
-    for (Stage* stage : {&first_, &second_}) {
+    for (Stage* stage : stages_) {
       if (stage->plan.column_source != ColumnSource::scratch) continue;
       stage->all_panels = stage->panel_bytes() * stage->plan.column_blocks <= most_panel_bytes;
       stage->source_at = scratch_bytes_;
@@ -180,9 +188,9 @@ class ChainEmitter {
     inner.begin = part.argument(1);
     inner.end = part.argument(2);
     inner.scratch = part.argument(3);
-    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, first_.contraction.row_epilogue, true));
+    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, before_, true));
     builder_.CreateRetVoid();
-    const std::int64_t rows = first_.plan.batches * rows_;
+    const std::int64_t rows = second_.plan.batches * rows_;
     if (shape.work_items != rows) {
       return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
                             shape.work_items, rows);
@@ -200,19 +208,20 @@ class ChainEmitter {
       builder_.CreateStore(emitter_.buffers[i],
                            bytes_at(buffers_, static_cast<std::int64_t>(i) * 8));
     }
-    for (Stage* stage : {&first_, &second_}) {
+    for (Stage* stage : stages_) {
       const loop::Contraction& c = stage->contraction;
       stage->b = bytes_at(emitter_.buffers[c.b_buffer], c.b_offset * buffer_bytes(c.b_buffer));
       if (!stage->copy) continue;
       builder_.CreateStore(llvm::ConstantPointerNull::get(builder_.getPtrTy()),
                            bytes_at(emitter_.scratch, stage->source_at));
     }
-    const loop::Contraction& c = first_.contraction;
-    first_.a = bytes_at(emitter_.buffers[c.a_buffer], c.a_offset * buffer_bytes(c.a_buffer));
+    if (!first_) return;
+    const loop::Contraction& c = first_->contraction;
+    first_->a = bytes_at(emitter_.buffers[c.a_buffer], c.a_offset * buffer_bytes(c.a_buffer));
   }
 
   void emit_item(Value* item) {
-    const Values at = emit_coordinates(emitter_, item, {first_.plan.batches, groups_});
+    const Values at = emit_coordinates(emitter_, item, {second_.plan.batches, groups_});
     Value* batch = at[0];
     Value* first_row = scaled(at[1], group_rows_);
     Value* left = builder_.CreateSub(builder_.getInt64(rows_), first_row);
@@ -226,7 +235,7 @@ class ChainEmitter {
       const loop::Contraction& c = second_.contraction;
       if (buffer == c.a_buffer) second_.a = bytes_at(base, c.a_offset * buffer_bytes(buffer));
     }
-    emit_stage(first_, batch, first_row, count);
+    if (first_) emit_stage(*first_, batch, first_row, count);
     if (row_epilogue_) {
       builder_.CreateCall(row_epilogue_, {buffers_, before, builder_.CreateAdd(before, count),
                                           bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
@@ -298,10 +307,10 @@ class ChainEmitter {
       return bytes_at(b, scaled(column_block, columns * stage.contraction.b_n_stride * b_bytes));
     }
     Value* blocks = builder_.getInt64(stage.plan.panel_width / columns);
-    Value* panel = scaled(builder_.CreateUDiv(column_block, blocks),
-                          stage.plan.panel_width * stage.plan.depth * b_bytes);
-    return bytes_at(bytes_at(b, panel),
-                    scaled(builder_.CreateURem(column_block, blocks), columns * b_bytes));
+    Value* panel =
+        scaled(builder_.CreateUDiv(column_block, blocks), stage.context.packed_panel_bytes());
+    return bytes_at(bytes_at(b, panel), scaled(builder_.CreateURem(column_block, blocks),
+                                               columns * stage.context.packed_column_bytes()));
   }
 
   /// Every column block's panel, where a worker's last item had another B.
@@ -339,7 +348,10 @@ class ChainEmitter {
 
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
-  Stage first_, second_;
+  std::optional<Stage> first_;
+  Stage second_;
+  std::vector<Stage*> stages_;
+  const loop::Nest& before_;  ///< the row epilogue of the first
   std::int64_t rows_, group_rows_ = 1, groups_ = 1;
   std::int64_t tile_at_ = 0, row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
   std::map<std::int32_t, std::int64_t> rows_at_;  ///< by local buffer: its place in scratch
@@ -360,8 +372,10 @@ Result<KernelShape> emit_chain(Emitter& emitter, const loop::Chain& chain) {
       !emitter.kernel.buffers[second.a_buffer].local) {
     return internal_error("The contractions of a chain do not share their rows.");
   }
-  const bool empty = second.n <= 0 || first.n <= 0 || product(first.batch_extents) <= 0 ||
-                     product(first.m_extents) <= 0;
+  if (!second.row_epilogue.nodes.empty())
+    return unsupported("The last contraction of a chain has no row epilogue.");
+  const bool empty = second.n <= 0 || !has_products(second) || first.n <= 0 ||
+                     product(first.batch_extents) <= 0 || product(first.m_extents) <= 0;
   if (empty) return unsupported("A chain without points is no chain.");
   return ChainEmitter(emitter, chain).emit();
 }

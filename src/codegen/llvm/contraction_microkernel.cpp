@@ -31,6 +31,7 @@ class RowBlock {
         emitter_(part.emitter()),
         builder_(emitter_.builder),
         rows_(rows),
+        group_(context.plan.unit),
         tail_(tail) {
     const DType accumulator = context.contraction.accumulator;
     a_bytes_ = static_cast<std::int64_t>(size_of(context.a_dtype()));
@@ -39,7 +40,7 @@ class RowBlock {
     vector_type_ = value_type(emitter_, accumulator, plan_.lanes);
     // Few accumulators do not cover the latency of a multiply-add: several sets, summed at the end.
     const std::int64_t registers = rows * plan_.vectors;
-    sets_ = context.contraction.in_order ? 1 : std::clamp<std::int64_t>(8 / registers, 1, 4);
+    sets_ = std::clamp<std::int64_t>(8 / registers, 1, 4);
     unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
   }
 
@@ -278,9 +279,9 @@ class RowBlock {
       emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
     }
     if (inner.extent % plan_.unit == 0) return sums;
-    half_ = true;
+    group_ = inner.extent % plan_.unit;
     emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest % sets_, sums);
-    half_ = false;
+    group_ = plan_.unit;
     return sums;
   }
 
@@ -330,12 +331,12 @@ class RowBlock {
   /// One k: the columns' registers, then for each row a broadcast and its multiply-adds.
   void emit_step(const Values& pointers, Value* a_offset, std::int64_t a_at, Value* columns,
                  std::int64_t b_at, std::int64_t set, Values& sums) {
-    const DType accumulator = context_.contraction.accumulator;
+    const DType type = plan_.unit > 1 ? DType::i32 : context_.contraction.accumulator;
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);
-      b.push_back(emit_widening_load(emitter_, context_.column_dtype(), accumulator, at,
-                                     plan_.lanes, tail_ ? vector_masks_[v] : nullptr));
+      b.push_back(emit_widening_load(emitter_, context_.column_dtype(), type, at, plan_.lanes,
+                                     tail_ ? vector_masks_[v] : nullptr));
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
       const bool one = pointers.size() == 1;
@@ -345,27 +346,56 @@ class RowBlock {
       Value* a = splat(emitter_, emit_a(at), plan_.lanes);
       for (unsigned v = 0; v < plan_.vectors; ++v) {
         Value*& sum = sums[(set * rows_ + r) * plan_.vectors + v];
-        if (plan_.unit == 2) {
-          sum = add_pair_products(sum, a, b[v]);
-        } else if (accumulator == DType::i32) {
-          sum = builder_.CreateAdd(sum, builder_.CreateMul(a, b[v]));
-        } else {
-          sum = multiply_add(emitter_, a, b[v], sum);
-        }
+        sum = add_products(sum, a, b[v]);
       }
     }
   }
 
-  /// An element of A, or a pair of them as two i16 in an i32 (of a half pair the second is 0).
+  Value* add_products(Value* sum, Value* a, Value* b) {
+    switch (plan_.products) {
+      case Products::word_pairs: return add_pair_products(sum, a, b);
+      case Products::bf16_pairs: {
+        llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getBFloatTy(), plan_.lanes * 2);
+        return builder_.CreateIntrinsic(
+            llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+            {sum, builder_.CreateBitCast(a, pairs), builder_.CreateBitCast(b, pairs)});
+      }
+      case Products::byte_quads:
+        return builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {sum, a, b});
+      case Products::single: break;
+    }
+    if (context_.contraction.accumulator == DType::i32)
+      return builder_.CreateAdd(sum, builder_.CreateMul(a, b));
+    return multiply_add(emitter_, a, b, sum);
+  }
+
+  /// An element of A, or a group of them in an i32: as they lie in memory, or bytes as i16. Of a
+  /// group that ends early the rest is 0.
   Value* emit_a(Value* at) {
+    if (plan_.products == Products::bf16_pairs || plan_.products == Products::byte_quads)
+      return emit_group(at);
     const DType accumulator = context_.contraction.accumulator;
     Value* low = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
     if (plan_.unit == 1) return low;
     low = builder_.CreateAnd(low, builder_.getInt32(0xffff));
-    if (half_) return low;
+    if (group_ == 1) return low;
     Value* high =
         emit_widening_load(emitter_, context_.a_dtype(), accumulator, bytes_at(at, a_bytes_), 1);
     return builder_.CreateOr(low, builder_.CreateShl(high, builder_.getInt32(16)));
+  }
+
+  Value* emit_group(Value* at) {
+    if (group_ == plan_.unit)
+      return builder_.CreateAlignedLoad(builder_.getInt32Ty(), at, llvm::Align(1));
+    llvm::Type* element = builder_.getIntNTy(static_cast<unsigned>(a_bytes_) * 8);
+    Value* group = builder_.getInt32(0);
+    for (std::int64_t i = 0; i < group_; ++i) {
+      Value* one = builder_.CreateAlignedLoad(element, bytes_at(at, i * a_bytes_), llvm::Align(1));
+      Value* wide = builder_.CreateZExt(one, builder_.getInt32Ty());
+      group = builder_.CreateOr(
+          group, builder_.CreateShl(wide, static_cast<std::uint64_t>(i * a_bytes_ * 8)));
+    }
+    return group;
   }
 
   /// sum + a.low * b.low + a.high * b.high in every lane, exact in i32.
@@ -487,7 +517,8 @@ class RowBlock {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
-  bool tail_, half_ = false;
+  std::int64_t group_ = 1;  ///< k of the step in work: the plan's unit, or what is left of a run
+  bool tail_;
   llvm::Type* vector_type_ = nullptr;
   Values vector_masks_, row_pointers_;
   Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve

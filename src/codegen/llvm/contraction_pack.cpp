@@ -1,6 +1,6 @@
 // Copies one column block of an unpacked B into a worker's scratch panel: by register transposition
 // where B runs along k, by whole registers where it runs along n, element by
-// element elsewhere. 8-bit elements are paired along k.
+// element elsewhere. 8-bit elements and bf16 are paired along k.
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -82,8 +82,10 @@ class PanelCopy {
     const std::int64_t lanes = plan_.lanes;
     std::int64_t done = 0;
     if (inner.b == 1 && !context_.columns_contiguous()) {
-      done = inner.extent / lanes * lanes;
-      emitter_.loop(emitter_.i64(0), emitter_.i64(done), lanes, [&](Value* k) { emit_square(k); });
+      // Pairs that lie side by side in memory are elements of 32 bits.
+      const std::int64_t square = whole_pairs() ? lanes * plan_.unit : lanes;
+      done = inner.extent / square * square;
+      emitter_.loop(emitter_.i64(0), emitter_.i64(done), square, [&](Value* k) { emit_square(k); });
     }
     const std::int64_t whole = done + (inner.extent - done) / plan_.unit * plan_.unit;
     emitter_.loop(emitter_.i64(done), emitter_.i64(whole), plan_.unit, [&](Value* k) {
@@ -98,17 +100,21 @@ class PanelCopy {
     }
   }
 
+  bool whole_pairs() const { return plan_.products == Products::bf16_pairs; }
+  /// Pairs of bf16 travel as bits.
+  DType source_dtype() const { return whole_pairs() ? DType::u16 : context_.b_dtype(); }
+  DType panel_dtype() const { return plan_.unit > 1 ? DType::i32 : contraction_.accumulator; }
+
   /// A register of columns of one k.
   Value* load_row(const AddressDim& inner, Value* k) {
-    const DType accumulator = contraction_.accumulator;
     Value* offset = scaled(k, inner.b * b_bytes_);
     if (context_.columns_contiguous()) {
-      return emit_widening_load(emitter_, context_.b_dtype(), accumulator,
+      return emit_widening_load(emitter_, source_dtype(), panel_dtype(),
                                 bytes_at(pointers_[0], offset), plan_.lanes, mask_);
     }
-    Value* row = llvm::PoisonValue::get(value_type(emitter_, accumulator, plan_.lanes));
+    Value* row = llvm::PoisonValue::get(value_type(emitter_, panel_dtype(), plan_.lanes));
     for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
-      Value* element = emit_widening_load(emitter_, context_.b_dtype(), accumulator,
+      Value* element = emit_widening_load(emitter_, source_dtype(), panel_dtype(),
                                           bytes_at(pointers_[lane], offset), 1);
       row = builder_.CreateInsertElement(row, element, lane);
     }
@@ -127,7 +133,11 @@ class PanelCopy {
       }
     }
     Value* step = plan_.unit == 1 ? k : builder_.CreateUDiv(k, builder_.getInt64(plan_.unit));
-    emit_store(emitter_, contraction_.accumulator, row,
+    store_panel_row(step, row);
+  }
+
+  void store_panel_row(Value* step, Value* row) {
+    emit_store(emitter_, panel_dtype(), row,
                bytes_at(panel_, scaled(step, plan_.block_columns * bytes_)), 1, plan_.lanes);
   }
 
@@ -135,9 +145,12 @@ class PanelCopy {
   void emit_square(Value* k) {
     const unsigned lanes = plan_.lanes;
     Values rows;
+    llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getInt32Ty(), lanes);
     for (Value* pointer : pointers_) {
-      rows.push_back(emit_widening_load(emitter_, context_.b_dtype(), contraction_.accumulator,
-                                        bytes_at(pointer, scaled(k, b_bytes_)), lanes));
+      Value* at = bytes_at(pointer, scaled(k, b_bytes_));
+      rows.push_back(whole_pairs()
+                         ? builder_.CreateAlignedLoad(pairs, at, llvm::Align(2))
+                         : emit_widening_load(emitter_, source_dtype(), panel_dtype(), at, lanes));
     }
     std::vector<int> low, high;
     for (unsigned i = 0; i < lanes; ++i) {
@@ -151,6 +164,12 @@ class PanelCopy {
         next[2 * i + 1] = builder_.CreateShuffleVector(rows[i], rows[i + lanes / 2], high);
       }
       rows = std::move(next);
+    }
+    if (whole_pairs()) {
+      Value* step = builder_.CreateUDiv(k, builder_.getInt64(plan_.unit));
+      for (unsigned i = 0; i < lanes; ++i)
+        store_panel_row(builder_.CreateAdd(step, builder_.getInt64(i)), rows[i]);
+      return;
     }
     for (unsigned i = 0; i < lanes; i += static_cast<unsigned>(plan_.unit)) {
       const auto first = rows.begin() + i;

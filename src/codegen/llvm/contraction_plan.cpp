@@ -10,6 +10,10 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
+std::int64_t whole_groups(std::int64_t extent, std::int64_t group) {
+  return (extent + group - 1) / group * group;
+}
+
 std::int64_t product(const Integers& extents) {
   std::int64_t result = 1;
   for (std::int64_t extent : extents) result *= extent;
@@ -73,9 +77,16 @@ void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan)
   if (contraction.b_packed) {
     const std::int64_t width = contraction.panel_width;
     const std::int64_t panels = (contraction.n + width - 1) / width;
-    for (std::int64_t& stride : batch_b) stride *= panels * width * plan.depth;
+    // Dims whose runs end inside of a group do not merge: their steps in B do not fit.
     k_b.assign(contraction.k_extents.size(), width);
-    for (std::size_t i = k_b.size(); i-- > 1;) k_b[i - 1] = k_b[i] * contraction.k_extents[i];
+    plan.packed_depth = 1;
+    for (std::size_t i = k_b.size(); i-- > 0;) {
+      const bool inner = i + 1 == k_b.size();
+      plan.packed_depth *= inner ? whole_groups(contraction.k_extents[i], contraction.k_group)
+                                 : contraction.k_extents[i];
+      if (i > 0) k_b[i - 1] = width * plan.packed_depth;
+    }
+    for (std::int64_t& stride : batch_b) stride *= panels * width * plan.packed_depth;
   }
   const std::size_t batch_dims = contraction.batch_extents.size();
   plan.batch = merge(
@@ -90,7 +101,8 @@ void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan)
   for (AddressDim& dim : plan.k_open) std::fill(dim.guards.begin(), dim.guards.end(), 0);
   plan.k_open = merge(plan.k_open);
   ensure_open_inner(plan.k_open, 0);
-  if (contraction.accumulator != DType::i32) plan_lines(contraction, guards, k, plan);
+  if (contraction.accumulator != DType::i32 || contraction.k_group > 1)
+    plan_lines(contraction, guards, k, plan);
   plan.uniform_rows = plan.m.size() <= 1;
 }
 
@@ -110,6 +122,23 @@ std::int64_t set_column_steps(const ContractionPlan& plan, std::vector<AddressDi
 
 bool one_byte_integer(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
 
+/// Panels in scratch hold groups of k where that pays; packed ones are what they are.
+Products choose_products(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+                         const PlanMachine& machine, const ContractionPlan& plan) {
+  if (contraction.k_group == 2) return Products::bf16_pairs;
+  if (contraction.k_group == 4) return Products::byte_quads;
+  // Fewer rows do not pay for the panel.
+  constexpr std::int64_t least_rows = 6;
+  const AddressDim& inner = plan.k.back();
+  if (plan.rows < least_rows || inner.a != 1 || inner.extent == 1) return Products::single;
+  if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
+      one_byte_integer(b_dtype))
+    return Products::word_pairs;
+  const bool bfloat = contraction.accumulator == DType::f32 && a_dtype == DType::bf16 &&
+                      b_dtype == DType::bf16 && !contraction.b_packed;
+  return bfloat && machine.bf16_dot ? Products::bf16_pairs : Products::single;
+}
+
 /// Registers across a column block: as many as fit (up to four) that divide the panel.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
                         unsigned lanes) {
@@ -127,7 +156,8 @@ unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine&
 /// The most rows of a register block: accumulators, the columns of B and two spare registers fit.
 std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, DType accumulator) {
   // Products of integers need registers of their own.
-  const unsigned spare = accumulator == DType::i32 ? 3 : 2;
+  const bool apart = accumulator == DType::i32 && plan.products != Products::byte_quads;
+  const unsigned spare = apart ? 3 : 2;
   const unsigned fit =
       (machine.registers - plan.vectors - (machine.registers == 16 ? 1 : spare)) / plan.vectors;
   // Rows that are not uniform need a pointer each.
@@ -235,12 +265,10 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan.columns = contraction.n;
   plan.depth = product(contraction.k_extents);
   plan_addresses(contraction, plan);
+  plan.products = choose_products(contraction, a_dtype, b_dtype, machine, plan);
+  plan.unit = plan.products == Products::single ? 1 : plan.products == Products::byte_quads ? 4 : 2;
   plan_blocks(contraction, machine, plan);
-  if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
-      one_byte_integer(b_dtype) && plan.rows >= 6 && plan.k.back().a == 1 &&
-      plan.k.back().extent > 1) {
-    // Fewer rows do not pay for the panel.
-    plan.unit = 2;
+  if (plan.unit > 1 && contraction.k_group == 1) {
     plan.k_open = plan.k;  // pairs must not depend on which way a block goes
     plan.column_source = ColumnSource::scratch;
   } else if (contraction.b_packed) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/loop.hpp"
+#include "codegen/machine.hpp"
 
 namespace rlx::codegen {
 
@@ -23,6 +24,14 @@ enum class ColumnSource : std::uint8_t {
   packed,    ///< in panels, as loop.hpp says
   in_place,  ///< unit stride along n, element type of any width
   scratch,   ///< copied by the worker into a panel of its scratch
+};
+
+/// What one step of the micro-kernel multiplies.
+enum class Products : std::uint8_t {
+  single,      ///< one k, in the type of the sums
+  word_pairs,  ///< 8-bit elements widened to i16, two k
+  bf16_pairs,  ///< two k of bf16
+  byte_quads,  ///< four k of u8 in A and i8 in B
 };
 
 /// The bounds of a guard that can fail; its steps stand in the dims.
@@ -54,6 +63,7 @@ struct ContractionPlan {
 
   /// With lines `rows` are those of a segment.
   std::int64_t batches = 1, rows = 1, columns = 1, depth = 1;
+  std::int64_t packed_depth = 1;  ///< of packed B, with runs filled up to whole groups
   LinePlan line;
 
   ColumnSource column_source = ColumnSource::packed;
@@ -63,8 +73,8 @@ struct ContractionPlan {
   std::int64_t column_blocks = 1;
   std::int64_t panel_width = 0;  ///< of packed B and of the scratch panel
 
-  /// How many k one step multiplies: 2 where 8-bit elements are multiplied as pairs of i16, which
-  /// the panel then holds side by side in 32 bits.
+  /// How many k one step multiplies, side by side in 32 bits of the panel.
+  Products products = Products::single;
   std::int64_t unit = 1;
   std::int64_t panel_steps = 1;  ///< steps over all of k
 
@@ -86,6 +96,13 @@ struct ContractionPlan {
 struct PlanMachine {
   unsigned vector_bytes = 16;
   unsigned registers = 16;
+  bool bf16_dot = false, vnni = false;
+
+  explicit PlanMachine(const Machine& machine)
+      : vector_bytes(machine.vector_bytes),
+        registers(machine.registers),
+        bf16_dot(machine.bf16_dot),
+        vnni(machine.vnni) {}
 };
 
 /// Copies lines of A where that pays: replaces the plan's m and k by those in the copy and drops

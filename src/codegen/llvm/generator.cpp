@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/error.hpp"
 #include "codegen/llvm/emitter.hpp"
 
 namespace rlx::codegen {
@@ -47,54 +48,68 @@ class LlvmGenerator : public CodeGenerator {
   std::string version() const override { return "LLVM " LLVM_VERSION_STRING; }
 
   Result<KernelCode> generate(const loop::Kernel& kernel, const Target& target) const override {
-    Result<std::unique_ptr<llvm::TargetMachine>> taken = take_machine(target);
-    if (!taken) return taken.error();
-    std::unique_ptr<llvm::TargetMachine> machine = std::move(*taken);
-    Result<KernelCode> code = generate_with(*machine, kernel, target);
-    give_back(target, std::move(machine));
+    RLX_ASSIGN(std::unique_ptr<Pipeline> pipeline, take_pipeline(target));
+    Result<KernelCode> code = generate_with(*pipeline, kernel);
+    // After an error the passes may not have run to their end.
+    if (code.ok()) give_back(std::move(pipeline));
     return code;
   }
 
  private:
-  struct Idle {
+  /// A target machine and its passes, which write the object of one module after another. Making
+  /// them costs more than running them on a small kernel, so idle ones wait for the next.
+  struct Pipeline {
     Target target;
     std::unique_ptr<llvm::TargetMachine> machine;
+    llvm::SmallVector<char, 0> bytes;  ///< of the last module's object
+    llvm::raw_svector_ostream stream{bytes};
+    llvm::legacy::PassManager passes;
   };
 
-  /// A target machine costs 0.3 ms to make, so idle ones wait here for the next kernel.
-  Result<std::unique_ptr<llvm::TargetMachine>> take_machine(const Target& target) const {
+  Result<std::unique_ptr<Pipeline>> take_pipeline(const Target& target) const {
     {
       const std::lock_guard lock(mutex_);
       for (auto idle = idle_.begin(); idle != idle_.end(); ++idle) {
-        if (!(idle->target == target)) continue;
-        std::unique_ptr<llvm::TargetMachine> machine = std::move(idle->machine);
+        if (!((*idle)->target == target)) continue;
+        std::unique_ptr<Pipeline> pipeline = std::move(*idle);
         idle_.erase(idle);
-        return machine;
+        return pipeline;
       }
     }
+    return make_pipeline(target);
+  }
+
+  static Result<std::unique_ptr<Pipeline>> make_pipeline(const Target& target) {
     std::string message;
     const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(triple, message);
     if (!llvm_target) {
       return Error{ErrorKind::internal, "LLVM has no such target (" + message + ")."};
     }
     const std::string cpu = target.cpu.empty() ? generic_cpu(target.isa) : target.cpu;
-    std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(
+    auto pipeline = std::make_unique<Pipeline>();
+    pipeline->target = target;
+    pipeline->machine.reset(llvm_target->createTargetMachine(
         triple, cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
         llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less));
-    if (!machine) return Error{ErrorKind::internal, "LLVM cannot make code for (" + cpu + ")."};
-    return machine;
+    if (!pipeline->machine) {
+      return Error{ErrorKind::internal, "LLVM cannot make code for (" + cpu + ")."};
+    }
+    if (pipeline->machine->addPassesToEmitFile(pipeline->passes, pipeline->stream, nullptr,
+                                               llvm::CodeGenFileType::ObjectFile)) {
+      return Error{ErrorKind::internal, "LLVM cannot write object files for this target."};
+    }
+    return pipeline;
   }
 
-  void give_back(const Target& target, std::unique_ptr<llvm::TargetMachine> machine) const {
+  void give_back(std::unique_ptr<Pipeline> pipeline) const {
     const std::lock_guard lock(mutex_);
-    idle_.push_back({target, std::move(machine)});
+    idle_.push_back(std::move(pipeline));
   }
 
-  static Result<KernelCode> generate_with(llvm::TargetMachine& machine, const loop::Kernel& kernel,
-                                          const Target& target);
+  static Result<KernelCode> generate_with(Pipeline& pipeline, const loop::Kernel& kernel);
 
   mutable std::mutex mutex_;
-  mutable std::vector<Idle> idle_;
+  mutable std::vector<std::unique_ptr<Pipeline>> idle_;
 };
 
 /// The function's frame: arguments, attributes, the buffers' base pointers.
@@ -112,19 +127,18 @@ llvm::Function* declare_kernel(llvm::Module& module) {
   return function;
 }
 
-Result<KernelCode> LlvmGenerator::generate_with(llvm::TargetMachine& machine,
-                                                const loop::Kernel& kernel, const Target& target) {
+Result<KernelCode> LlvmGenerator::generate_with(Pipeline& pipeline, const loop::Kernel& kernel) {
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
   module.setTargetTriple(triple);
-  module.setDataLayout(machine.createDataLayout());
+  module.setDataLayout(pipeline.machine->createDataLayout());
   llvm::Function* function = declare_kernel(module);
 
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "entry", function));
   Emitter emitter{.builder = builder,
                   .module = module,
                   .function = function,
-                  .machine = machine_of(target),
+                  .machine = machine_of(pipeline.target),
                   .kernel = kernel,
                   .buffers = {},
                   .begin = function->getArg(1),
@@ -150,17 +164,12 @@ Result<KernelCode> LlvmGenerator::generate_with(llvm::TargetMachine& machine,
   if (llvm::verifyModule(module, &fault_stream)) {
     return Error{ErrorKind::internal, "The generated code is malformed (" + fault + ")."};
   }
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) {
-    return Error{ErrorKind::internal, "LLVM cannot write object files for this target."};
-  }
-  passes.run(module);
+  pipeline.bytes.clear();
+  pipeline.passes.run(module);
 
   KernelCode code;
-  code.object.resize(bytes.size());
-  std::memcpy(code.object.data(), bytes.data(), bytes.size());
+  code.object.resize(pipeline.bytes.size());
+  std::memcpy(code.object.data(), pipeline.bytes.data(), pipeline.bytes.size());
   code.symbol = kernel_symbol;
   code.work_items = shape->work_items;
   code.scratch_bytes = shape->scratch_bytes;

@@ -48,7 +48,9 @@ std::pair<llvm::Value*, llvm::Value*> emit_bounds(Emitter& emitter, const loop::
 }
 
 void NestEmitter::emit_passes(NestFrame frame) {
-  if (plan_.levels > 0) {
+  // Rows may be made without reductions.
+  const bool loops = plan_.levels > 0 || nest_.parallel_dims < plan_.rank();
+  if (loops) {
     if (plan_.vector_is_reduced()) {
       frame.vectors = frame.lanes = 1;
       for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
@@ -61,7 +63,7 @@ void NestEmitter::emit_passes(NestFrame frame) {
   }
   const NestPass& last = passes(frame).back();
   if (!last.stores.empty()) {
-    if (plan_.levels > 0) {
+    if (loops) {
       NestFrame inside = frame;
       hoist(inside, last);
       reduced_loops(nest_.parallel_dims, inside, last, {});

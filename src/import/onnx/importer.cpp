@@ -13,7 +13,7 @@ constexpr std::int64_t max_nodes = 1'000'000;
 constexpr int max_depth = 64;
 
 std::string describe(const NodeProto& node) {
-  std::string op = node.domain.empty() ? node.op_type : node.domain + ":" + node.op_type;
+  const std::string op = name_in_domain(node);
   return node.name.empty() ? "onnx node " + op : "onnx node " + node.name + " (" + op + ")";
 }
 
@@ -136,7 +136,7 @@ Value Importer::weight(Frame& frame, const std::string& name, Tensor tensor) {
 }
 
 Graph Importer::import() {
-  onnx::check_support(model_);
+  onnx::check_support(model_, custom_);
   Graph graph;
   ShapeValues shapes;
   Frame frame;
@@ -285,9 +285,12 @@ void Importer::import_node(Frame& frame, const NodeProto& node) {
     const auto opset = frame.opsets->find(node.domain);
     const std::int64_t version = opset == frame.opsets->end() ? 1 : opset->second;
     const Handler handler = find_handler(node.domain, node.op_type, version);
-    if (!handler) fail_unsupported("The op {} is not supported.", node.op_type);
     NodeContext context(*this, frame, node, version);
-    handler(context);
+    if (handler) {
+      handler(context);
+    } else {
+      import_custom(context, custom_);
+    }
     context.check_attributes();
     for (const std::string& output : node.outputs) {
       if (!output.empty() && !knows(frame, output)) {

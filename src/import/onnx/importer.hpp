@@ -10,6 +10,7 @@
 #include "import/onnx/model.hpp"
 #include "import/onnx/node_context.hpp"
 #include "import/onnx/tensor_data.hpp"
+#include "rlx/custom.hpp"
 #include "rlx/import.hpp"
 
 namespace rlx::onnx {
@@ -34,8 +35,8 @@ class Importer {
  public:
   /// `fixed`: inputs that take their value from the options.
   Importer(const ModelProto& model, TensorSource& source, const ImportOptions& options,
-           const std::set<std::string>& fixed)
-      : model_(model), source_(source), options_(options), fixed_(fixed) {}
+           const CustomOps& custom, const std::set<std::string>& fixed)
+      : model_(model), source_(source), options_(options), custom_(custom), fixed_(fixed) {}
 
   Graph import();
 
@@ -86,6 +87,7 @@ class Importer {
   const ModelProto& model_;
   TensorSource& source_;
   const ImportOptions& options_;
+  const CustomOps& custom_;
   const std::set<std::string>& fixed_;
   std::set<std::string> wanted_;
   const Graph* main_ = nullptr;
@@ -96,10 +98,16 @@ class Importer {
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);
 
 /// Throws one `unsupported` error that names every op and type of the model that is missing.
-void check_support(const ModelProto& model);
+void check_support(const ModelProto& model, const CustomOps& custom);
 
 /// The handler for that op at that opset version, or null.
 Handler find_handler(const std::string& domain, const std::string& op, std::int64_t version);
+
+/// "domain:OpType", without a domain "OpType".
+std::string name_in_domain(const NodeProto& node);
+
+/// Imports a node as the registered op of its name; throws `unsupported` where there is none.
+void import_custom(NodeContext& context, const CustomOps& ops);
 
 /// Learns what an integer result says about dims, after a node was imported.
 void track_shape_values(NodeContext& context, Frame& frame);

@@ -12,7 +12,7 @@ constexpr std::int64_t newest_opset = 28;
 
 class SupportCheck {
  public:
-  explicit SupportCheck(const ModelProto& model) : model_(model) {}
+  SupportCheck(const ModelProto& model, const CustomOps& custom) : model_(model), custom_(custom) {}
 
   void run() {
     const auto opset = model_.opsets.find("");
@@ -55,8 +55,10 @@ class SupportCheck {
     for (const NodeProto& node : list) {
       const auto opset = opsets.find(node.domain);
       const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
-      if (!find_function(model_, node) && !find_handler(node.domain, node.op_type, version)) {
-        missing_.insert("op " + (node.domain.empty() ? "" : node.domain + ":") + node.op_type);
+      const std::string name = name_in_domain(node);
+      if (!find_function(model_, node) && !find_handler(node.domain, node.op_type, version) &&
+          !custom_.find(name)) {
+        missing_.insert("op " + name);
       }
       for (const AttributeProto& attribute : node.attributes) this->attribute(attribute, opsets);
     }
@@ -74,6 +76,7 @@ class SupportCheck {
   }
 
   const ModelProto& model_;
+  const CustomOps& custom_;
   std::set<std::string> missing_;
 };
 
@@ -97,7 +100,9 @@ const Table& table() {
 
 }  // namespace
 
-void check_support(const ModelProto& model) { SupportCheck(model).run(); }
+void check_support(const ModelProto& model, const CustomOps& custom) {
+  SupportCheck(model, custom).run();
+}
 
 Handler find_handler(const std::string& domain, const std::string& op, std::int64_t version) {
   const auto found = table().find({domain, op});

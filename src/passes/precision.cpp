@@ -1,0 +1,193 @@
+// Products with operands of bf16, or with weights stored as f16 or bf16: casts to it and back in
+// front of the operands. The planner makes the first part of the kernel that writes the operand, or
+// of packing the weight; products read through the second (Regions, see reads_through_cast).
+#include "passes/precision.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "graph/weight_only.hpp"
+#include "passes/byte_products.hpp"
+#include "passes/rewriter.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::passes {
+namespace {
+
+/// What a product computes in: the dtypes of its operands.
+struct Form {
+  DType a = f32, b = f32;
+  std::string name = "f32";
+};
+
+class Narrowing {
+ public:
+  Narrowing(const Graph& graph, const PrecisionPolicy& policy,
+            std::vector<Explanation::Claim>& claims)
+      : graph_(graph),
+        policy_(policy),
+        claims_(claims),
+        weight_only_(weight_only_nodes(graph)),
+        readers_(graph.nodes().size()) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      for (const ValueId id : graph.nodes()[i].inputs) {
+        if (id.node >= 0)
+          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
+      }
+    }
+  }
+
+  Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
+    const auto shape = product_shape(graph_, node);
+    if (!shape || weight_only_[static_cast<std::size_t>(index)]) return false;
+    shape_ = *shape;
+    const bool weight = weight_only_[static_cast<std::size_t>(node.inputs[1].node)];
+    std::string reason;
+    const Form form = choose(node, weight, reason);
+    claims_.push_back({std::string(node.op.name()), node.origin, form.b != f32,
+                       fmt::format("{}: {}", form.name, reason)});
+    if (form.b == f32) return false;
+    if (form.b == i8) {
+      rewriter.replace(index, Values{byte_product_of(rewriter, node)});
+      return true;
+    }
+    const ValueId a = widened(rewriter, node.inputs[0], form.a);
+    const ValueId b = weight ? cast(cast(at(rewriter, node.inputs[1]), form.b), f32).id()
+                             : widened(rewriter, node.inputs[1], form.b);
+    RLX_TRY(rewriter.add(index, node.op, {a, b}));
+    return true;
+  }
+
+ private:
+  /// The form that the policy wants, if it pays.
+  Form choose(const Node& node, bool weight, std::string& reason) const {
+    const bool narrow = policy_.asked == Precision::bf16 || policy_.asked == Precision::int8;
+    if (policy_.asked == Precision::int8 && policy_.vnni && weight && rows_quantise(node))
+      return allowed(node, {u8, i8, "int8"}, weight, reason);
+    if (policy_.asked == Precision::int8 && !policy_.bf16_dot) {
+      reason = policy_.vnni ? "int8 takes matmuls with weights"
+                            : "int8 wants AVX512-VNNI, which this machine does not have";
+      return {};
+    }
+    if (narrow && policy_.bf16_dot) return allowed(node, {bf16, bf16, "bf16"}, weight, reason);
+    const DType storage = policy_.asked == Precision::f16 ? f16 : bf16;
+    return allowed(node, {f32, storage, fmt::format("{} weights", name_of(storage))}, weight,
+                   reason);
+  }
+
+  /// A matmul whose rows are the last axis of A.
+  bool rows_quantise(const Node& node) const {
+    const auto* dot = node.op.as<op::DotGeneral>();
+    return dot && shape_.run_in_a && dot->a_batch.empty() && dot->a_contract.size() == 1 &&
+           graph_.type(node.inputs[1]).rank() == 2;
+  }
+
+  Form allowed(const Node& node, Form form, bool weight, std::string& reason) const {
+    constexpr std::int64_t least_run = 16;  // shorter ones leave many of the pairs half empty
+    const bool dots = form.a != f32;
+    if (node.results[0].elements() == 0 || shape_.depth == 0) {
+      reason = "nothing to compute";
+    } else if (!dots && !weight) {
+      reason = "no weights that could be stored narrower";
+    } else if (shape_.columns == 1) {
+      reason = "a single column is summed along k";
+    } else if (dots && !shape_.run_in_a) {
+      reason = "k does not lie side by side in the left operand";
+    } else if (dots && shape_.run < least_run) {
+      reason = fmt::format("only ({}) channels, as in first layers", shape_.run);
+    } else if (form.b == i8 && is_last(node)) {
+      reason = "nothing but an output reads it: a last layer";
+    } else {
+      const double wide = policy_.predicted_ns(shape_, f32, f32, weight),
+                   narrow = policy_.predicted_ns(shape_, form.a, form.b, weight);
+      reason = fmt::format("predicted {:.1f} us, {:.1f} us in f32", narrow / 1e3, wide / 1e3);
+      if (narrow < wide) return form;
+    }
+    return {};
+  }
+
+  /// Is the value an output after at most a bias and views?
+  bool is_last(const Node& node) const {
+    auto index = static_cast<std::int32_t>(&node - graph_.nodes().data());
+    for (int step = 0; step < 3; ++step) {
+      const auto& outputs = graph_.outputs();
+      if (std::any_of(outputs.begin(), outputs.end(),
+                      [&](const GraphOutput& output) { return output.value.node == index; }))
+        return true;
+      const auto& readers = readers_[static_cast<std::size_t>(index)];
+      if (readers.size() != 1) return false;
+      const Op& op = graph_.nodes()[static_cast<std::size_t>(readers[0])].op;
+      if (!op.is<op::Add>() && !op.is<op::Reshape>() && !op.is<op::Transpose>()) return false;
+      index = readers[0];
+    }
+    return false;
+  }
+
+  /// The product of quantised rows and columns; the rows are shared by all products that read them.
+  Value byte_product_of(Rewriter& rewriter, const Node& node) {
+    const auto& dot = *node.op.as<op::DotGeneral>();
+    const ValueId a = node.inputs[0];
+    if (!rows_.contains(a)) rows_[a] = quantised_rows(at(rewriter, a));
+    const std::int64_t axis = dot.b_contract[0];
+    return byte_product(rewriter.target(), dot, rows_[a], at(rewriter, node.inputs[1]),
+                        axis < 0 ? axis + 2 : axis);
+  }
+
+  static Value at(Rewriter& rewriter, ValueId id) { return rewriter.target().handle(rewriter(id)); }
+
+  /// The value after rounding, as f32: products read it narrow where it lies.
+  ValueId widened(Rewriter& rewriter, ValueId id, DType dtype) {
+    if (dtype == f32) return rewriter(id);
+    const auto known = widened_.find({id, dtype});
+    if (known != widened_.end()) return known->second;
+    const ValueId narrow = narrowed(rewriter, id, dtype);
+    return widened_[{id, dtype}] = cast(rewriter.target().handle(narrow), f32).id();
+  }
+
+  /// The value in a narrower dtype: rounded where it is made, under the views through which it is
+  /// read, and once for all its readers.
+  ValueId narrowed(Rewriter& rewriter, ValueId id, DType dtype) {
+    const auto known = narrowed_.find({id, dtype});
+    if (known != narrowed_.end()) return known->second;
+    const Node& node = graph_.node(id);
+    const bool view = node.op.is<op::Reshape>() || node.op.is<op::Transpose>() ||
+                      node.op.is<op::Slice>() || node.op.is<op::Broadcast>();
+    ValueId result;
+    if (view) {
+      std::vector<ValueId> inputs = rewriter.inputs_of(node);
+      inputs[0] = narrowed(rewriter, node.inputs[0], dtype);
+      auto made = rewriter.target().try_add(node.op, inputs, {}, node.origin);
+      if (!made.ok()) throw Exception(made.error());
+      result = (*made)[0];
+    } else {
+      result = cast(at(rewriter, id), dtype).id();
+    }
+    narrowed_[{id, dtype}] = result;
+    return result;
+  }
+
+  const Graph& graph_;
+  const PrecisionPolicy& policy_;
+  std::vector<Explanation::Claim>& claims_;
+  const std::vector<bool> weight_only_;
+  std::map<std::pair<ValueId, DType>, ValueId> narrowed_, widened_;
+  std::map<ValueId, ByteRows> rows_;
+  std::vector<std::vector<std::int32_t>> readers_;
+  ProductShape shape_;
+};
+
+}  // namespace
+
+Result<Graph> narrow_products(const Graph& graph, const PrecisionPolicy& policy,
+                              std::vector<Explanation::Claim>& claims) {
+  Narrowing narrowing(graph, policy, claims);
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   return narrowing.visit(rewriter, index, node);
+                 });
+}
+
+}  // namespace rlx::passes

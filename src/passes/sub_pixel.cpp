@@ -1,0 +1,268 @@
+// Transposed convolutions with strides as plain ones of which every channel block is one phase of
+// the result (sub-pixel convolutions): nothing is multiplied with zeros between the elements of x.
+#include "passes/sub_pixel.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "passes/passes.hpp"
+#include "passes/rewriter.hpp"
+
+namespace rlx::passes {
+namespace {
+
+std::int64_t at(const Axes& axes, std::size_t i, std::int64_t otherwise) {
+  return axes.empty() ? otherwise : axes[i];
+}
+
+/// One spatial axis: result[q * stride + phase] = sum over t of x[q - t] * w[t * stride + phase].
+struct PhaseAxis {
+  std::int64_t stride = 1, taps = 1;       ///< taps of a phase
+  std::int64_t pad_low = 0, pad_high = 0;  ///< of the plain convolution over x
+  std::int64_t places = 1;                 ///< its results
+  std::int64_t start = 0, size = 1;        ///< the part of places * stride that is the result
+};
+
+/// A transposed convolution and the maps behind it that treat all points of a channel alike.
+struct Upsampling {
+  std::int32_t conv = -1;
+  std::vector<std::int32_t> maps;  ///< each reads the one before
+  std::vector<PhaseAxis> axes;
+  std::int64_t groups = 1, in = 1, out = 1;  ///< channels of a group
+
+  std::int32_t last() const { return maps.empty() ? conv : maps.back(); }
+  std::int64_t phases() const {
+    std::int64_t count = 1;
+    for (const PhaseAxis& axis : axes) count *= axis.stride;
+    return count;
+  }
+};
+
+class Upsamplings {
+ public:
+  explicit Upsamplings(const Graph& graph) : graph_(graph), readers_(graph.nodes().size()) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      weight_only_.push_back(is_weight_only(node));
+      for (const ValueId id : node.inputs) {
+        if (id.node >= 0)
+          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
+      }
+    }
+    for (const GraphOutput& output : graph.outputs())
+      readers_[static_cast<std::size_t>(output.value.node)].push_back(-1);
+  }
+
+  std::optional<Upsampling> at_conv(std::int32_t index) const {
+    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+    const auto* conv = node.op.as<op::Conv>();
+    if (!conv || !conv->transposed || conv->channels_last || !node.results[0].is_static() ||
+        !graph_.type(node.inputs[0]).is_static() || !graph_.type(node.inputs[1]).is_static())
+      return std::nullopt;
+    const Dims x = graph_.type(node.inputs[0]).dims(), w = graph_.type(node.inputs[1]).dims(),
+               y = node.results[0].dims();
+    Upsampling found{.conv = index, .groups = conv->groups};
+    found.in = w[0] / conv->groups;
+    found.out = w[1];
+    // Groups of single channels are better off as windows over spread elements.
+    if (element_count(y) == 0 || element_count(x) == 0 || (conv->groups > 1 && found.in < 4))
+      return std::nullopt;
+    for (std::size_t i = 0; i + 2 < x.size(); ++i) {
+      const auto axis = phase_axis(*conv, i, x[i + 2], w[i + 2], y[i + 2]);
+      if (!axis) return std::nullopt;
+      found.axes.push_back(*axis);
+    }
+    if (found.phases() == 1) return std::nullopt;
+    follow(found);
+    return found;
+  }
+
+ private:
+  bool is_weight_only(const Node& n) const {
+    if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
+    const OpTraits& traits = n.op.info().traits;
+    return !n.inputs.empty() && !traits.stateful && !traits.random && !traits.control_flow &&
+           !traits.data_dependent && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId id) {
+             return id.node < 0 || weight_only_[static_cast<std::size_t>(id.node)];
+           });
+  }
+
+  static std::optional<PhaseAxis> phase_axis(const op::Conv& conv, std::size_t i, std::int64_t n,
+                                             std::int64_t kernel, std::int64_t size) {
+    if (at(conv.dilations, i, 1) != 1 && kernel > 1) return std::nullopt;
+    PhaseAxis axis{.stride = at(conv.strides, i, 1), .size = size};
+    const std::int64_t cut = at(conv.pad_low, i, 0);
+    if (cut < 0) return std::nullopt;
+    axis.taps = (kernel + axis.stride - 1) / axis.stride;
+    const std::int64_t first = cut / axis.stride;
+    const std::int64_t end = (cut + size + axis.stride - 1) / axis.stride;
+    axis.start = cut - first * axis.stride;
+    axis.places = end - first;
+    axis.pad_low = axis.taps - 1 - first;
+    axis.pad_high = axis.places - n - axis.pad_low + axis.taps - 1;
+    if (axis.pad_low < 0 || axis.pad_high < 0) return std::nullopt;
+    return axis;
+  }
+
+  /// Behind the convolution: maps whose other operands are the same for all points of a channel.
+  void follow(Upsampling& found) const {
+    const Dims dims = graph_.nodes()[static_cast<std::size_t>(found.conv)].results[0].dims();
+    while (true) {
+      const std::int32_t here = found.last();
+      const auto& readers = readers_[static_cast<std::size_t>(here)];
+      if (readers.size() != 1 || readers[0] < 0) return;
+      const Node& next = graph_.nodes()[static_cast<std::size_t>(readers[0])];
+      if (!next.op.info().traits.elementwise || next.results.size() != 1 ||
+          next.results[0].dims() != dims)
+        return;
+      const bool alike = std::all_of(next.inputs.begin(), next.inputs.end(), [&](ValueId id) {
+        return id.node < 0 || id == ValueId{here, 0} || is_of_channels(id, dims);
+      });
+      if (!alike) return;
+      found.maps.push_back(readers[0]);
+    }
+  }
+
+  bool is_of_channels(ValueId id, const Dims& dims) const {
+    if (!weight_only_[static_cast<std::size_t>(id.node)] || !graph_.type(id).is_static())
+      return false;
+    const Dims own = graph_.type(id).dims();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (own[i] != 1 && i + dims.size() - own.size() != 1) return false;
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<std::int32_t>> readers_;  ///< -1: an output
+  std::vector<bool> weight_only_;
+};
+
+// w [g*in, out, k...] -> [taps..., in, g * phases * out], the taps of a phase in reverse.
+Value phase_weights(Value w, const Upsampling& up) {
+  const std::size_t spatial = up.axes.size();
+  Axes low(spatial + 2, 0), high(spatial + 2, 0), flipped;
+  Shape split{Dim(up.groups), Dim(up.in), Dim(up.out)}, joined;
+  Axes perm;
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const PhaseAxis& axis = up.axes[i];
+    high[i + 2] = axis.taps * axis.stride - w.shape()[i + 2].value();
+    split.push_back(axis.taps);
+    split.push_back(axis.stride);
+    joined.push_back(axis.taps);
+    const auto taps = static_cast<std::int64_t>(3 + 2 * i);
+    perm.push_back(taps);
+    if (axis.taps > 1) flipped.push_back(taps);
+  }
+  perm.insert(perm.end(), {1, 0});
+  for (std::size_t i = 0; i < spatial; ++i) perm.push_back(static_cast<std::int64_t>(4 + 2 * i));
+  perm.push_back(2);
+  joined.insert(joined.end(), {Dim(up.in), Dim(up.groups * up.phases() * up.out)});
+  if (std::any_of(high.begin(), high.end(), [](auto n) { return n > 0; })) w = pad(w, low, high);
+  w = reshape(w, split);
+  if (!flipped.empty()) w = w.graph().add_one(op::Reverse{flipped}, {w});
+  return reshape(transpose(w, perm), joined);
+}
+
+/// An operand of a map, for channels (group, phases, out) that lie last.
+Value channel_operand(Value x, const Upsampling& up) {
+  const std::int64_t count = x.type().elements();
+  if (count == 1) return reshape(x, Shape{});
+  const Dim groups(up.groups), phases(up.phases()), out(up.out);
+  return reshape(broadcast(reshape(x, {groups, Dim(1), out}), {groups, phases, out}),
+                 {Dim(up.groups * up.phases() * up.out)});
+}
+
+// y [N, places..., g * phases * out] -> [N, places * stride..., g * out], cropped, channels first.
+Value joined_phases(Value y, const Upsampling& up) {
+  const std::size_t spatial = up.axes.size();
+  const Dim images = y.shape()[0];
+  Shape split{images}, joined{images};
+  Axes perm{0}, starts{0}, limits{images.value()}, to_front{0};
+  const auto first_phase = static_cast<std::int64_t>(spatial + 2);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const PhaseAxis& axis = up.axes[i];
+    const auto place = static_cast<std::int64_t>(i);
+    split.push_back(axis.places);
+    joined.push_back(axis.places * axis.stride);
+    perm.insert(perm.end(), {place + 1, first_phase + place});
+    starts.push_back(axis.start);
+    limits.push_back(axis.start + axis.size);
+  }
+  split.push_back(up.groups);
+  for (const PhaseAxis& axis : up.axes) split.push_back(axis.stride);
+  split.push_back(up.out);
+  perm.insert(perm.end(),
+              {static_cast<std::int64_t>(spatial + 1), static_cast<std::int64_t>(2 * spatial + 2)});
+  joined.push_back(up.groups * up.out);
+  starts.push_back(0);
+  limits.push_back(up.groups * up.out);
+  y = slice(reshape(transpose(reshape(y, split), perm), joined), starts, limits);
+  to_front.push_back(static_cast<std::int64_t>(spatial + 1));
+  for (std::size_t i = 0; i < spatial; ++i) to_front.push_back(static_cast<std::int64_t>(i + 1));
+  return transpose(y, to_front);
+}
+
+Value phase_convolution(Rewriter& rewriter, const Node& node, const Upsampling& up) {
+  const Values inputs = rewriter.values_of(node);
+  const auto rank = static_cast<std::int64_t>(up.axes.size()) + 2;
+  Axes to_back{0};
+  for (std::int64_t axis = 2; axis < rank; ++axis) to_back.push_back(axis);
+  to_back.push_back(1);
+  op::Conv plain{.groups = up.groups, .channels_last = true};
+  for (const PhaseAxis& axis : up.axes) {
+    plain.strides.push_back(1);
+    plain.dilations.push_back(1);
+    plain.pad_low.push_back(axis.pad_low);
+    plain.pad_high.push_back(axis.pad_high);
+  }
+  Value y = rewriter.target().add_one(
+      plain, {transpose(inputs[0], to_back), phase_weights(inputs[1], up)});
+  if (inputs.size() > 2 && inputs[2]) y = y + channel_operand(inputs[2], up);
+  return y;
+}
+
+Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
+  const auto& nodes = rewriter.source().nodes();
+  Value y = phase_convolution(rewriter, nodes[static_cast<std::size_t>(up.conv)], up);
+  std::int32_t before = up.conv;
+  for (const std::int32_t index : up.maps) {
+    const Node& map = nodes[static_cast<std::size_t>(index)];
+    std::vector<ValueId> operands;
+    for (const ValueId id : map.inputs) {
+      operands.push_back(id.node < 0 ? id
+                         : id == ValueId{before, 0}
+                             ? y.id()
+                             : channel_operand(rewriter.target().handle(rewriter(id)), up).id());
+    }
+    RLX_ASSIGN(const auto made, rewriter.target().try_add(map.op, operands, {}, map.origin));
+    y = rewriter.target().handle(made[0]);
+    before = index;
+  }
+  return joined_phases(y, up);
+}
+
+}  // namespace
+
+Result<Graph> sub_pixel(const Graph& graph) {
+  const Upsamplings all(graph);
+  std::map<std::int32_t, Upsampling> found;  // by their last node
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    auto up = all.at_conv(static_cast<std::int32_t>(i));
+    if (up) found[up->last()] = std::move(*up);
+  }
+  if (found.empty()) return graph;
+  RLX_ASSIGN(
+      const Graph made,
+      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node&) -> Result<bool> {
+        const auto up = found.find(index);
+        if (up == found.end()) return false;
+        RLX_ASSIGN(const Value y, upsampled(rewriter, up->second));
+        rewriter.replace(index, Values{y});
+        return true;
+      }));
+  return drop_dead(made);
+}
+
+}  // namespace rlx::passes

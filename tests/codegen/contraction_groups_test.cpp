@@ -1,0 +1,115 @@
+// Products of bf16 pairs and of byte quads along k against the oracle, and packing for them.
+#include <cmath>
+
+#include "base/half.hpp"
+#include "codegen/machine.hpp"
+#include "codegen/pack.hpp"
+#include "contraction_fixture.hpp"
+
+namespace rlx::codegen::testing {
+namespace {
+
+std::int64_t between(std::mt19937& random, std::int64_t low, std::int64_t high) {
+  return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+/// The host's widest target, if it has the instructions.
+std::optional<Target> target_with(bool Machine::* feature) {
+  const Target target = host_targets().back();
+  return machine_of(target).*feature ? std::optional(target) : std::nullopt;
+}
+
+TEST(ContractionGroups, bf16_pairs_of_packed_weights) {
+  const auto target = target_with(&Machine::bf16_dot);
+  if (!target) GTEST_SKIP() << "This machine has no AVX512-BF16.";
+  std::mt19937 random(3);
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    MatmulOptions options{.m = round < 20 ? 1 + round : between(random, 1, 150),
+                          .n = between(random, 1, 140),
+                          .k = between(random, 1, 300),
+                          .batch = between(random, 1, 3),
+                          .a = bf16,
+                          .b = bf16,
+                          .k_group = 2};
+    SCOPED_TRACE(round);
+    expect_as_interpreted(matmul(options, *target), *target, 2e-4, round);
+  }
+}
+
+TEST(ContractionGroups, bf16_pairs_of_panels_in_scratch) {
+  const auto target = target_with(&Machine::bf16_dot);
+  if (!target) GTEST_SKIP() << "This machine has no AVX512-BF16.";
+  std::mt19937 random(4);
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    MatmulOptions options{.m = between(random, 1, 60),
+                          .n = between(random, 1, 140),
+                          .k = between(random, 1, 150),
+                          .batch = between(random, 1, 3),
+                          .packed = false,
+                          .a = bf16,
+                          .b = bf16};
+    options.transposed_b = random() % 2 == 0;
+    options.transposed_a = random() % 4 == 0;
+    SCOPED_TRACE(round);
+    expect_as_interpreted(matmul(options, *target), *target, 2e-4, round);
+  }
+}
+
+TEST(ContractionGroups, byte_quads_are_exact) {
+  const auto target = target_with(&Machine::vnni);
+  if (!target) GTEST_SKIP() << "This machine has no AVX512-VNNI.";
+  std::mt19937 random(5);
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    MatmulOptions options{.m = round < 20 ? 1 + round : between(random, 1, 150),
+                          .n = between(random, 1, 140),
+                          .k = between(random, 1, 300),
+                          .batch = between(random, 1, 3),
+                          .a = u8,
+                          .b = i8,
+                          .accumulator = i32,
+                          .k_group = 4};
+    SCOPED_TRACE(round);
+    expect_as_interpreted(matmul(options, *target), *target, 0, round);
+  }
+}
+
+TEST(ContractionGroups, a_machine_without_the_instructions_refuses) {
+  if (!generator()) return;
+  const Target portable{};
+  const auto pairs = generator()->generate(
+      matmul({.m = 4, .n = 16, .k = 8, .a = bf16, .b = bf16, .k_group = 2}, portable), portable);
+  ASSERT_FALSE(pairs);
+  EXPECT_EQ(pairs.error().kind, ErrorKind::unsupported);
+}
+
+TEST(PackGroups, rounds_and_fills) {
+  for (const std::int64_t inner : {1, 5, 8}) {
+    const std::int64_t outer = 3, n = 20, width = 16, k = outer * inner;
+    std::vector<float> source(static_cast<std::size_t>(k * n));
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::sin(static_cast<float>(i)) * 3;
+    const PackSource from{.data = source.data(),
+                          .rounded = true,
+                          .k_extents = {outer, inner},
+                          .k_strides = {inner, 1},
+                          .n_stride = k};
+    const PackedLayout layout{n, k, width, bf16, 2, inner};
+    const std::int64_t filled = (inner + 1) / 2 * 2;
+    ASSERT_EQ(layout.filled_k(), outer * filled);
+    std::vector<std::uint16_t> packed(static_cast<std::size_t>(layout.elements()), 0xffff);
+    pack(from, layout, packed.data());
+    for (std::int64_t column = 0; column < 32; ++column) {
+      for (std::int64_t at = 0; at < layout.filled_k(); ++at) {
+        const std::int64_t row = at / filled * inner + at % filled;
+        const bool exists = column < n && at % filled < inner;
+        const auto wanted =
+            exists ? BFloat16(source[static_cast<std::size_t>(column * k + row)]).bits : 0;
+        const std::int64_t place =
+            (column / width * layout.filled_k() + at / 2 * 2) * width + column % width * 2 + at % 2;
+        EXPECT_EQ(packed[static_cast<std::size_t>(place)], wanted) << column << " " << at;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rlx::codegen::testing

@@ -1,0 +1,169 @@
+// Spectra of frames found again in graphs as users and exporters write them, and what must stay.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "../ops/sample_inputs.hpp"
+#include "passes/passes.hpp"
+#include "rlx/rlx.hpp"
+#include "rlx/signal.hpp"
+
+namespace rlx {
+namespace {
+
+template <class T>
+int count(const Graph& graph) {
+  const Graph live = passes::drop_dead(graph).value();
+  return static_cast<int>(std::count_if(live.nodes().begin(), live.nodes().end(),
+                                        [](const Node& node) { return node.op.is<T>(); }));
+}
+
+/// The recognised graph; its values on noise must be those of `graph`.
+Graph recognised(const Graph& graph) {
+  Graph found = passes::recognise(graph).value();
+  std::mt19937 generator(5);
+  std::vector<Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Input>())
+      inputs.push_back(testing::noise(node.results[0], 0.1, 2, generator));
+  }
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    EXPECT_EQ(made[k].dims(), wanted[k].dims());
+    const auto a = made[k].as<float>(), b = wanted[k].as<float>();
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+      EXPECT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(b[i]))) << "output " << k << " at " << i;
+  }
+  return found;
+}
+
+constexpr std::int64_t length = 16, hop = 5, bins = length / 2 + 1, bands = 3;
+
+/// What the variants of one graph change.
+struct Variant {
+  bool by_power = false;       ///< pow(x, 2) for x * x
+  bool clamped = false;        ///< clamp for max
+  bool filters_first = false;  ///< filters [bands, bins]
+  FftNorm norm = FftNorm::backward;
+  double least = 1e-6;
+  bool add_least = false;  ///< energy + least for the maximum
+  bool spectrum_is_output = false;
+  bool wrong_part = false;  ///< re^2 + re^2
+  std::int64_t window_axes = 1;
+};
+
+Graph log_bands(const Variant& v) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, 60});
+  Value window = g.input("window", f32, {length});
+  if (v.window_axes == 3) window = reshape(window, {1, 1, length});
+  const Value filters =
+      g.input("filters", f32, v.filters_first ? Shape{bands, bins} : Shape{bins, bands});
+  const Value frames = g.add_one(op::Frame{.length = length, .hop = hop}, {x});
+  const Value spectrum = g.add_one(op::Rfft{.norm = v.norm}, {window * frames});
+  const Value re = g.add_one(op::Real{}, {spectrum}),
+              im = v.wrong_part ? re : g.add_one(op::Imag{}, {spectrum});
+  const auto squared = [&](Value part) {
+    return v.by_power ? pow(part, g.constant(f32, 2)) : part * part;
+  };
+  const Value power = squared(im) + squared(re);
+  const Value energy = g.add_one(
+      op::DotGeneral{.a_contract = {2}, .b_contract = {v.filters_first ? 1 : 0}}, {power, filters});
+  const Value least = g.constant(f32, v.least);
+  const Value held = v.add_least ? energy + least
+                     : v.clamped ? g.add_one(op::Clamp{}, {energy, least})
+                                 : max(energy, least);
+  g.output("y", log(held));
+  if (v.spectrum_is_output) g.output("re", re);
+  return g;
+}
+
+TEST(RecogniseSpectra, BandLevelsHoweverTheyAreWritten) {
+  for (const Variant& v : {Variant{}, Variant{.by_power = true}, Variant{.clamped = true},
+                           Variant{.filters_first = true}, Variant{.window_axes = 3}}) {
+    const Graph found = recognised(log_bands(v));
+    EXPECT_EQ(count<op::BandLevels>(found), 1);
+    EXPECT_EQ(count<op::Rfft>(found), 0);
+  }
+}
+
+TEST(RecogniseSpectra, WhatIsNearlyTheSameStays) {
+  for (const Variant& v :
+       {Variant{.norm = FftNorm::ortho}, Variant{.least = 0}, Variant{.add_least = true},
+        Variant{.spectrum_is_output = true}, Variant{.wrong_part = true}}) {
+    const Graph found = recognised(log_bands(v));
+    EXPECT_EQ(count<op::BandLevels>(found), 0);
+    EXPECT_EQ(count<op::Rfft>(found), 1);
+  }
+}
+
+/// As the ONNX reader makes STFT: frames with an axis of 1 behind, parts side by side at the end.
+Graph onnx_stft(bool sum_of_squares, bool contiguous_parts) {
+  Graph g;
+  const Value x = g.input("x", f32, {1, 60});
+  const Value window = reshape(g.input("window", f32, {length}), {length, 1});
+  const Value filters = g.input("filters", f32, {bins, bands});
+  const Value frames = g.add_one(op::Frame{.length = length, .hop = hop}, {x});
+  const std::int64_t count = frames.shape()[1].value();
+  const Value weighted = unsqueeze(frames, {3}) * window;
+  const Value spectrum = g.add_one(op::Rfft{.axis = 2}, {reshape(weighted, {1, count, length})});
+  const Value both = concat({unsqueeze(g.add_one(op::Real{}, {spectrum}), {3}),
+                             unsqueeze(g.add_one(op::Imag{}, {spectrum}), {3})},
+                            3);
+  Value power;
+  if (sum_of_squares) {
+    power = sum(both * both, {3});
+  } else {
+    const auto part = [&](std::int64_t k) {
+      const Value half = slice(both, {0, 0, 0, k}, {1, count, bins, k + 1});
+      return reshape(half, {1, count, bins});
+    };
+    const Value re = part(0), im = part(contiguous_parts ? 1 : 0);
+    power = re * re + im * im;
+  }
+  const Value least = g.constant(f32, 1e-5);
+  g.output("y", log(max(matmul(power, filters), least)));
+  return g;
+}
+
+TEST(RecogniseSpectra, OnnxStft) {
+  EXPECT_EQ(count<op::BandLevels>(recognised(onnx_stft(true, true))), 1);
+  EXPECT_EQ(count<op::BandLevels>(recognised(onnx_stft(false, true))), 1);
+  EXPECT_EQ(count<op::BandLevels>(recognised(onnx_stft(false, false))), 0);
+}
+
+Graph welch_in_ops(bool detrend, std::int64_t axis, bool off_mean_of_all) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, 60}), window = g.input("window", f32, {length});
+  Value frames = g.add_one(op::Frame{.length = length, .hop = hop}, {x});
+  if (detrend) {
+    const Axes axes = off_mean_of_all ? Axes{1, 2} : Axes{2};
+    frames = frames - mean(frames, axes, true);
+  }
+  const Value spectrum = g.add_one(op::Rfft{}, {frames * window});
+  const Value re = g.add_one(op::Real{}, {spectrum}), im = g.add_one(op::Imag{}, {spectrum});
+  g.output("y", mean(re * re + im * im, {axis}));
+  return g;
+}
+
+TEST(RecogniseSpectra, WelchWithoutStoredSegments) {
+  EXPECT_EQ(count<op::MeanPower>(recognised(welch_in_ops(false, 1, false))), 1);
+  EXPECT_EQ(count<op::MeanPower>(recognised(welch_in_ops(true, 1, false))), 1);
+  EXPECT_EQ(count<op::MeanPower>(recognised(welch_in_ops(true, 1, true))), 0);
+  EXPECT_EQ(count<op::MeanPower>(recognised(welch_in_ops(false, 2, false))), 0);
+  EXPECT_EQ(count<op::MeanPower>(recognised(welch_in_ops(false, 0, false))), 0);
+}
+
+TEST(RecogniseSpectra, RunsAsOneKernelOfTheDevice) {
+  Graph graph = onnx_stft(true, true);
+  CompiledGraph program = Session(Device::cpu).compile(graph).value();
+  const std::string mir = program.stage_text("mir").value();
+  EXPECT_NE(mir.find("band_levels"), std::string::npos) << mir;
+  EXPECT_EQ(mir.find("rfft"), std::string::npos) << mir;
+}
+
+}  // namespace
+}  // namespace rlx
