@@ -26,11 +26,12 @@ Value byte_product(Graph& graph, const op::DotGeneral& dot, const ByteRows& rows
   const auto number = [&](double value) { return graph.constant(f32, value); };
   const Value largest = max_over(abs(b), {contracted}, true);
   const Value per_step = number(column_steps) / max(largest, number(least));
-  const Value columns = cast(cast(round(b * per_step), i8), f32);
+  const Value bytes = cast(round(b * per_step), i8);
   const Dim n = b.shape()[static_cast<std::size_t>(1 - contracted)];
-  const Value totals = reshape(sum(columns, {contracted}, true), {n});
+  const Value totals = reshape(sum(cast(bytes, f32), {contracted}, true), {n});
   const Value scales = reshape(largest * number(1 / column_steps), {n});
-  const Value sums = graph.add(Op(dot), Values{rows.values, columns})[0];
+  // A cast that nothing but the product reads: it multiplies the bytes themselves.
+  const Value sums = graph.add(Op(dot), Values{rows.values, cast(bytes, f32)})[0];
   return (sums * rows.scales + rows.lows * totals) * scales;
 }
 
