@@ -4,6 +4,7 @@
 #include "rlx/caches.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/dtype.hpp"
+#include "rlx/experts.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/import.hpp"
 #include "rlx/ops.hpp"

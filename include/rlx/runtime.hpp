@@ -178,6 +178,8 @@ struct KernelProfile {
 };
 
 struct Explanation;
+struct ExpertChoices;
+struct ExpertCounts;
 
 /// A compiled program with its arena. Movable; one thread at a time per program, clones may run
 /// concurrently. Outlives the Graph and the Session that made it.
@@ -267,6 +269,29 @@ class CompiledGraph {
   /// compiles once (weights are shared) and is kept. None: all rows again. Errors: no symbol has
   /// that value, actual outside 1..upper, a program with handles or states.
   Status set_active_extent(std::optional<std::pair<std::int64_t, std::int64_t>> extent);
+
+  // Mixture of experts (rlx/experts.hpp). A layer is the grouped matmuls that read the same choice
+  // of experts, in the order in which they run. All calls need bound shapes and no queued runs;
+  // they are errors where the program has no grouped matmuls.
+
+  /// How many experts each layer has.
+  Result<std::vector<std::int64_t>> moe_layers() const;
+  /// From the next run on the experts with true live in memory; the others lie packed in an unnamed
+  /// file in the user's cache folder (a saved program: in its file) and are mapped while they are
+  /// used. Results do not change. At first all live in memory; before a first run nothing is
+  /// packed, so that a mask set then bounds the memory from the start. Clones made later take it
+  /// over; each program has its own, and shares with others what lives in memory in both. The mask
+  /// is for all layers. Errors: another length than a layer's experts, the memory limit, a cache
+  /// folder that cannot be written.
+  Status set_moe_resident_experts(const std::vector<bool>& mask);
+  /// The same with a mask for each layer.
+  Status set_moe_resident_experts_per_layer(const std::vector<std::vector<bool>>& masks);
+  /// From the next run on the choices of each layer are kept.
+  Status enable_moe_topk_capture(bool enabled = true);
+  /// By layer, of the last run. Errors: it was not captured.
+  Result<std::vector<ExpertChoices>> take_moe_topk_capture();
+  /// By layer, of the last run: rows served by experts in memory and by others.
+  Result<std::vector<ExpertCounts>> take_moe_residency_stats();
 
   /// Writes the program (graph, machine code, packed weights) to a file that Session::load reads.
   /// Errors: the file cannot be written, shapes are not bound.

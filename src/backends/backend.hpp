@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "codegen/code.hpp"
 #include "plan/build.hpp"
 #include "plan/plan.hpp"
+#include "rlx/experts.hpp"
 #include "rlx/runtime.hpp"
 
 namespace rlx {
@@ -33,6 +35,21 @@ struct SavedParts {
   std::vector<Weight> weights;
 };
 
+/// The experts of one executable, by layer (experts.hpp). Not while it runs.
+class ExpertControl {
+ public:
+  virtual ~ExpertControl() = default;
+  /// How many experts each layer has.
+  virtual std::vector<std::int64_t> layers() const = 0;
+  /// From now on these live in memory; a mask of the right length for each layer.
+  virtual Status set_resident(const std::vector<ExpertMask>& masks) = 0;
+  virtual void enable_capture(bool enabled) = 0;
+  /// Of the last run; nothing where it was not captured.
+  virtual std::optional<std::vector<ExpertChoices>> take_choices() = 0;
+  /// Of the last run, by layer.
+  virtual std::vector<ExpertCounts> take_counts() = 0;
+};
+
 /// One instance of a compiled program: its own arena and states, shared code and weights. One
 /// thread at a time.
 class Executable {
@@ -52,6 +69,8 @@ class Executable {
   virtual Result<SavedParts> save() const {
     return Error{ErrorKind::not_available, "This device cannot save programs."};
   }
+  /// Null where the program has no grouped matmuls, or the device none of its own.
+  virtual ExpertControl* experts() { return nullptr; }
   virtual Status set_param(std::string_view name, const Tensor& value) = 0;
   virtual Result<std::unique_ptr<Executable>> clone() const = 0;
   virtual Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) = 0;

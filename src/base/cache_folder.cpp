@@ -288,6 +288,22 @@ Status CacheFolder::write(const std::string& name, std::span<const std::byte> by
   return {};
 }
 
+Result<int> CacheFolder::open_unnamed(std::uint64_t bytes) const {
+  const std::string temporary = temporary_name();
+  const int file = openat(descriptor_, temporary.c_str(),
+                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  int reason = errno;
+  if (file >= 0) {
+    unlinkat(descriptor_, temporary.c_str(), 0);
+    // Room is taken now: a mapping of a full disk would end the process later.
+    reason = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+    if (reason == 0) return file;
+    close(file);
+  }
+  return not_available("The cache folder {} cannot hold a file of ({}) bytes ({}).", path_, bytes,
+                       std::strerror(reason));
+}
+
 void CacheFolder::touch(const std::string& name) const {
   struct stat status;
   if (fstatat(descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;

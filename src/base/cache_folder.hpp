@@ -53,6 +53,11 @@ class CacheFolder {
   /// Replaces the file in one step.
   Status write(const std::string& name, std::span<const std::byte> bytes) const;
 
+  /// An open file of so many bytes that has no name, for reading and writing: it is gone when the
+  /// last descriptor and mapping are. Closed by the caller. Errors: not_available where the folder
+  /// cannot hold it.
+  Result<int> open_unnamed(std::uint64_t bytes) const;
+
   /// Notes that the file is in use, so that trim keeps it longest.
   void touch(const std::string& name) const;
 

@@ -78,8 +78,8 @@ void write_nest(Writer& out, std::string_view title, const Nest& nest) {
 }
 
 void write_contraction(Writer& out, const Contraction& c) {
-  out.line("contraction batch {} m {} n {} k {} in {}", list(c.batch_extents), list(c.m_extents),
-           c.n, list(c.k_extents), name_of(c.accumulator));
+  out.line("contraction batch {} m {} n {} k {} in {}{}", list(c.batch_extents), list(c.m_extents),
+           c.n, list(c.k_extents), name_of(c.accumulator), c.in_order ? " in order" : "");
   std::string a = fmt::format("b{} {}+{}{}{}", c.a_buffer, c.a_offset, list(c.a_batch_strides),
                               list(c.a_m_strides), list(c.a_k_strides));
   for (const Guard& guard : c.a_guards) a += text_of(guard);

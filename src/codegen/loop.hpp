@@ -110,6 +110,9 @@ struct Contraction {
   std::int64_t b_n_stride = 1;
 
   DType accumulator = DType::f32;  ///< f32, f64 or i32
+  /// Sums are taken in the order of k: the bits of a row's results do not depend on how many rows
+  /// the contraction has.
+  bool in_order = false;
 
   std::vector<Access> accesses;   ///< of the epilogue's loads, over (batch..., m..., n)
   std::vector<ScalarNode> nodes;  ///< of the epilogue

@@ -239,6 +239,16 @@ class ContractionCost {
 
 }  // namespace
 
+ContractionCut cut_of(const loop::Kernel& kernel, const codegen::Machine& machine) {
+  const auto& c = std::get<loop::Contraction>(kernel.body);
+  const auto dtype_of = [&](std::int32_t buffer) {
+    return kernel.buffers[static_cast<std::size_t>(buffer)].dtype;
+  };
+  const codegen::ContractionPlan plan = codegen::plan_contraction(
+      c, dtype_of(c.a_buffer), dtype_of(c.b_buffer), codegen::PlanMachine(machine));
+  return {plan.row_blocks, plan.column_blocks, plan.block_columns};
+}
+
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
                      std::span<const loop::Buffer> buffers, const MachineModel& model,
                      bool chained) {

@@ -49,6 +49,12 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
                    Level code = Level::l1);
 
+/// How the code generator cuts a contraction into blocks.
+struct ContractionCut {
+  std::int64_t row_blocks = 1, column_blocks = 1, block_columns = 1;
+};
+ContractionCut cut_of(const loop::Kernel& contraction, const codegen::Machine& machine);
+
 /// Both at once.
 KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model, int threads);

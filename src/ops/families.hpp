@@ -27,6 +27,7 @@ OpList matmul_ops();
 OpList conv_ops();
 OpList norm_ops();
 OpList attention_ops();
+OpList expert_ops();
 OpList recurrent_ops();
 OpList quantize_ops();
 OpList resize_ops();

@@ -21,6 +21,9 @@ struct BuildOptions {
   bool is_body = false;  ///< of a loop: outputs are written where slots say
 };
 
+/// Whether the node is a grouped matmul that becomes one step. Its types are static.
+bool suits_grouped_kernels(const Graph& graph, const Node& node);
+
 /// The plan of a MIR graph whose types are all static. Errors: unsupported where an op can neither
 /// be generated nor evaluated.
 Result<Plan> build_plan(const FlatGraph& graph, const BuildOptions& options);

@@ -88,6 +88,8 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
 
 Status PlanBuilder::add_host(const Region& region) {
   if (const FlatGraph* body = flat_.body_of(region.root)) return add_loop(region, *body);
+  const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  if (suits_grouped_kernels(graph_, node)) return add_grouped(region);
   return add_call(region);
 }
 

@@ -40,6 +40,9 @@ class Renaming {
         kernels_(static_cast<std::int32_t>(outer.kernels.size())),
         calls_(static_cast<std::int32_t>(outer.host_calls.size())),
         loops_(static_cast<std::int32_t>(outer.loops.size())),
+        grouped_(static_cast<std::int32_t>(outer.grouped.size())),
+        weights_(static_cast<std::int32_t>(outer.weights.size())),
+        layers_(outer.layers),
         slots_(outer.slots) {}
 
   void buffer(std::int32_t& index) const {
@@ -49,12 +52,24 @@ class Renaming {
     for (std::int32_t& index : call.inputs) buffer(index);
     for (std::int32_t& index : call.outputs) buffer(index);
   }
+  void grouped(GroupedPlan& grouped) const {
+    for (GroupedPlan::Height& height : grouped.heights) height.kernel += kernels_;
+    for (std::int32_t* index : {&grouped.x, &grouped.w, &grouped.chosen, &grouped.result})
+      buffer(*index);
+    if (grouped.weight >= 0) grouped.weight += weights_;
+    grouped.layer += layers_;
+  }
+  std::int32_t first_of(Step::Kind kind) const {
+    switch (kind) {
+      case Step::Kind::kernel: return kernels_;
+      case Step::Kind::host: return calls_;
+      case Step::Kind::loop: return loops_;
+      case Step::Kind::experts: return grouped_;
+    }
+    return 0;
+  }
   void step(Step& step) const {
-    constexpr auto first = [](Step::Kind kind, std::int32_t kernels, std::int32_t calls,
-                              std::int32_t loops) {
-      return kind == Step::Kind::kernel ? kernels : kind == Step::Kind::host ? calls : loops;
-    };
-    step.index += first(step.kind, kernels_, calls_, loops_);
+    step.index += first_of(step.kind);
     for (std::int32_t& index : step.buffers) buffer(index);
     for (Condition& condition : step.conditions) buffer(condition.buffer);
   }
@@ -76,7 +91,7 @@ class Renaming {
 
  private:
   const std::vector<std::int32_t>& buffers_;
-  const std::int32_t kernels_, calls_, loops_, slots_;
+  const std::int32_t kernels_, calls_, loops_, grouped_, weights_, layers_, slots_;
 };
 
 }  // namespace
@@ -180,6 +195,11 @@ std::int32_t PlanBuilder::merge_body(const Region& region, Plan body,
     weight.graph += graph;
     plan_.weights.push_back(std::move(weight));
   }
+  for (GroupedPlan& grouped : body.grouped) {
+    renaming.grouped(grouped);
+    plan_.grouped.push_back(std::move(grouped));
+  }
+  plan_.layers += body.layers;
   for (loop::Kernel& kernel : body.kernels) plan_.kernels.push_back(std::move(kernel));
   for (HostCall& call : body.host_calls) {
     renaming.call(call);

@@ -53,6 +53,9 @@ struct WeightPlan {
   std::vector<std::int64_t> batch_extents, batch_strides, k_extents, k_strides;
   std::int64_t n = 0, n_stride = 1;
   std::int64_t bytes = 0;
+  /// Packed matrices of so many experts, which may live apart (expert_store.hpp); 0: an ordinary
+  /// weight.
+  std::int64_t experts = 0;
 };
 
 /// An op that runs through its reference evaluation, on worker 0, or through a kernel of the
@@ -73,8 +76,8 @@ struct Condition {
 };
 
 struct Step {
-  enum class Kind : std::uint8_t { kernel, host, loop } kind = Kind::kernel;
-  std::int32_t index = -1;            ///< kernels[index], host_calls[index] or loops[index]
+  enum class Kind : std::uint8_t { kernel, host, loop, experts } kind = Kind::kernel;
+  std::int32_t index = -1;            ///< kernels, host_calls, loops or grouped[index]
   std::vector<std::int32_t> buffers;  ///< kernel: one for each of its buffers
   std::vector<Condition> conditions;  ///< skipped where one does not hold
   std::int32_t threads = 1;
@@ -111,12 +114,33 @@ struct LoopPlan {
   std::vector<Slice> slices;
 };
 
+/// A grouped matmul: rows are put together by expert, and the rows of each expert are multiplied
+/// with its matrix by kernels for a few rows.
+struct GroupedPlan {
+  /// A [rows, depth] dense, B one matrix, C [rows, columns] dense. All have the same work items,
+  /// one for each block of columns.
+  struct Height {
+    std::int64_t rows = 1;
+    std::int32_t kernel = -1;
+  };
+  std::vector<Height> heights;  ///< tallest first; the last one has one row
+  std::int64_t column_blocks = 1, block_columns = 1;
+  std::int64_t experts = 1, rows = 1, depth = 1, columns = 1;
+  std::int64_t rows_per_source = 1;  ///< so many rows one after the other read one row of x
+  std::int32_t x = -1, w = -1, chosen = -1, result = -1;  ///< buffers, dense
+  std::int32_t weight = -1;  ///< packed matrices: an entry of weights; -1: w lies as it is
+  std::int32_t layer = -1;   ///< grouped matmuls that read the same choice
+  bool is_first = false;     ///< of its layer
+};
+
 struct Plan {
   std::vector<BufferPlan> buffers;
   std::vector<WeightPlan> weights;
   std::vector<loop::Kernel> kernels;
   std::vector<HostCall> host_calls;
   std::vector<LoopPlan> loops;
+  std::vector<GroupedPlan> grouped;
+  std::int32_t layers = 0;  ///< of grouped matmuls
   std::vector<Step> steps;
   std::vector<op::State> states;
   std::int32_t slots = 0;             ///< addresses that loops set

@@ -110,6 +110,14 @@ class PlanBuilder {
   void add_outputs();
   void add_output_copy(ValueId value, const Located& located, std::int32_t target);
 
+  // build_experts.cpp
+  /// A grouped matmul as one step with kernels for groups of a few rows.
+  Status add_grouped(const Region& region);
+  /// Where the matrices of experts lie: packed apart where they are weights, else dense.
+  void place_matrices(ValueId w, GroupedPlan& grouped, loop::Contraction& c);
+  /// The same for all grouped matmuls that read one choice; sets is_first.
+  void set_layer(ValueId chosen, GroupedPlan& grouped);
+
   // build_loops.cpp
   /// A loop as a step whose body is a plan of its own, merged into this one.
   Status add_loop(const Region& region, const FlatGraph& body);
@@ -129,7 +137,7 @@ class PlanBuilder {
   const Placement placement_;
   Plan plan_;
   const Region* current_ = nullptr;
-  std::map<ValueId, std::int32_t> buffer_of_, dense_of_;
+  std::map<ValueId, std::int32_t> buffer_of_, dense_of_, layer_of_;
   std::map<ValueId, Located> worker_rows_;  ///< of the first contraction of the chain in work
   std::vector<bool> read_outside_;
 };

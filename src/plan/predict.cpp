@@ -129,6 +129,7 @@ class Predictor {
       case Step::Kind::kernel: return kernel_times(step, most);
       case Step::Kind::host: return host_times(step, most);
       case Step::Kind::loop: return loop_times(step, most);
+      case Step::Kind::experts: return grouped_times(step, most);
     }
     return {};
   }
@@ -157,6 +158,34 @@ class Predictor {
           {.ns = model_.kernel + compute, .compute = compute, .overhead = model_.kernel});
     }
     return times;
+  }
+  /// Rows spread over the experts; their matrices come from memory.
+  Times grouped_times(const Step& step, int most) const {
+    const GroupedPlan& grouped = plan_.grouped[static_cast<std::size_t>(step.index)];
+    const auto rows = static_cast<double>(grouped.rows);
+    const double read = std::min(rows, static_cast<double>(grouped.experts));
+    const double blocks = read * static_cast<double>(grouped.column_blocks);
+    // Short groups leave multipliers waiting for each other.
+    const double share_of_peak = std::min(0.85, 0.2 * rows / read);
+    const double flops_per_cycle =
+        2 * model_.fma_per_cycle * model_.machine.vector_bytes /
+        static_cast<double>(std::max<std::size_t>(4, size_of(dtype_of(grouped.result))));
+    const double compute = step.flops * model_.cycle / (flops_per_cycle * share_of_peak);
+    const double calls = blocks * model_.item * std::max(1.0, rows / read / 6);
+    Times times;
+    for (int threads = 1; threads <= std::max(most, 1) && threads <= blocks; ++threads) {
+      const double rate = std::min(threads * model_.read[3], model_.memory_all);
+      const cost::KernelTime time{.ns = 0,
+                                  .compute = compute / threads,
+                                  .memory = step.bytes / rate,
+                                  .overhead = model_.kernel + calls / threads};
+      times.push_back(time);
+      times.back().ns = std::max(time.compute, time.memory) + time.overhead;
+    }
+    return times;
+  }
+  DType dtype_of(std::int32_t buffer) const {
+    return plan_.buffers[static_cast<std::size_t>(buffer)].dtype;
   }
   cost::KernelTime host_time(const Step& step) const {
     double elements = 0;

@@ -34,7 +34,19 @@ std::string weight_line(std::size_t index, const WeightPlan& weight) {
 }
 
 constexpr std::string_view name_of(Step::Kind kind) {
-  return kind == Step::Kind::kernel ? "kernel" : kind == Step::Kind::host ? "host" : "loop";
+  constexpr std::string_view names[] = {"kernel", "host", "loop", "experts"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string grouped_line(std::size_t index, const GroupedPlan& grouped) {
+  std::string line = fmt::format(
+      "experts {} of {} rows={} k={} n={} shared={} layer={} x={} w={} chosen={} result={} "
+      "heights=[",
+      index, grouped.experts, grouped.rows, grouped.depth, grouped.columns, grouped.rows_per_source,
+      grouped.layer, grouped.x, grouped.w, grouped.chosen, grouped.result);
+  for (const GroupedPlan::Height& height : grouped.heights)
+    line += fmt::format(" {}:{}", height.rows, height.kernel);
+  return line + " ]\n";
 }
 
 std::string step_line(std::size_t index, const Step& step) {
@@ -76,6 +88,7 @@ std::string to_text(const Plan& plan) {
                       fmt::join(plan.outputs, ","));
   for (std::size_t i = 0; i < plan.steps.size(); ++i) text += step_line(i, plan.steps[i]);
   for (std::size_t i = 0; i < plan.loops.size(); ++i) text += loop_text(i, plan.loops[i]);
+  for (std::size_t i = 0; i < plan.grouped.size(); ++i) text += grouped_line(i, plan.grouped[i]);
   for (std::size_t i = 0; i < plan.host_calls.size(); ++i) {
     text += fmt::format("host {} {} inputs=[{}] outputs=[{}]\n", i, plan.host_calls[i].op.name(),
                         fmt::join(plan.host_calls[i].inputs, ","),

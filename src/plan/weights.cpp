@@ -25,6 +25,48 @@ void WeightCache::keep(const std::string& key, const std::shared_ptr<const std::
   known_[key] = bytes;
 }
 
+std::shared_ptr<ExpertStore> WeightCache::experts(const WeightPlan& weight, const Tensor& source) {
+  const std::string key = weight_key(weight, source);
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<ExpertStore> store = experts_[key].lock();
+  if (!store) experts_[key] = store = std::make_shared<ExpertStore>(weight, source, budget);
+  return store;
+}
+
+// Batches are walked here: the packer knows one batch stride.
+void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t batch,
+                 std::int64_t first_panel, std::int64_t last_panel, std::byte* matrix) {
+  std::int64_t offset = weight.view.offset, rest = batch;
+  for (std::size_t i = weight.batch_extents.size(); i-- > 0;) {
+    offset += rest % weight.batch_extents[i] * weight.batch_strides[i];
+    rest /= weight.batch_extents[i];
+  }
+  codegen::PackedLayout part = weight.layout;
+  const std::int64_t first_column = first_panel * part.panel_width;
+  part.n = std::min(weight.layout.n, last_panel * part.panel_width) - first_column;
+  const auto panel_bytes =
+      part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
+  codegen::pack({.data = source.data(),
+                 .rounded = weight.rounded,
+                 .offset = offset + first_column * weight.n_stride,
+                 .batches = 1,
+                 .batch_stride = 0,
+                 .k_extents = weight.k_extents,
+                 .k_strides = weight.k_strides,
+                 .n_stride = weight.n_stride},
+                part, matrix + first_panel * panel_bytes);
+}
+
+std::string weight_key(const WeightPlan& weight, const Tensor& source) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                     static_cast<const void*>(source.data()), name_of(weight.dtype), weight.packed,
+                     weight.view.offset, fmt::join(weight.view.dims, ","),
+                     fmt::join(weight.view.strides, ","), weight.layout.panel_width,
+                     fmt::join(weight.batch_extents, ","), fmt::join(weight.batch_strides, ","),
+                     fmt::join(weight.k_extents, ","), fmt::join(weight.k_strides, ","),
+                     weight.n_stride, weight.rounded, weight.layout.group, weight.layout.inner);
+}
+
 namespace {
 
 /// Values of weight-only nodes, computed when first needed.
@@ -109,30 +151,11 @@ struct Piece {
   std::int64_t batch = 0, first_panel = 0, last_panel = 0;
 };
 
-/// Batches are walked here: the packer knows one batch stride.
 void pack_piece(const Piece& piece) {
-  const WeightPlan& weight = *piece.weight;
-  std::int64_t offset = weight.view.offset, rest = piece.batch;
-  for (std::size_t i = weight.batch_extents.size(); i-- > 0;) {
-    offset += rest % weight.batch_extents[i] * weight.batch_strides[i];
-    rest /= weight.batch_extents[i];
-  }
-  codegen::PackedLayout part = weight.layout;
-  const std::int64_t first_column = piece.first_panel * part.panel_width;
-  part.n = std::min(weight.layout.n, piece.last_panel * part.panel_width) - first_column;
-  const auto panel_bytes =
-      part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
-  codegen::pack(
-      {.data = piece.source.data(),
-       .rounded = weight.rounded,
-       .offset = offset + first_column * weight.n_stride,
-       .batches = 1,
-       .batch_stride = 0,
-       .k_extents = weight.k_extents,
-       .k_strides = weight.k_strides,
-       .n_stride = weight.n_stride},
-      part,
-      piece.target + (piece.batch * weight.layout.panels() + piece.first_panel) * panel_bytes);
+  const codegen::PackedLayout& layout = piece.weight->layout;
+  const auto matrix_bytes = static_cast<std::int64_t>(codegen::packed_bytes(layout, 1));
+  pack_panels(*piece.weight, piece.source, piece.batch, piece.first_panel, piece.last_panel,
+              piece.target + piece.batch * matrix_bytes);
 }
 
 void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
@@ -152,17 +175,6 @@ void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& sourc
       pieces.push_back(
           {&weight, index, source, target, batch, first, std::min(panels, first + step)});
   }
-}
-
-/// Names what the packed bytes are made of, for plans that share a model's weights.
-std::string cache_key(const WeightPlan& weight, const Tensor& source) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
-                     static_cast<const void*>(source.data()), name_of(weight.dtype), weight.packed,
-                     weight.view.offset, fmt::join(weight.view.dims, ","),
-                     fmt::join(weight.view.strides, ","), weight.layout.panel_width,
-                     fmt::join(weight.batch_extents, ","), fmt::join(weight.batch_strides, ","),
-                     fmt::join(weight.k_extents, ","), fmt::join(weight.k_strides, ","),
-                     weight.n_stride, weight.rounded, weight.layout.group, weight.layout.inner);
 }
 
 /// The values that a concatenation of params or constants joins; empty for any other weight. Such
@@ -224,6 +236,7 @@ Result<std::shared_ptr<const Weights>> Weights::prepare(std::shared_ptr<const Fl
   weights->graph_ = std::move(graph);
   weights->bytes_.resize(plan.weights.size());
   weights->missing_of_.resize(plan.weights.size());
+  weights->experts_.resize(plan.weights.size());
   RLX_TRY(weights->fill(plan, std::vector<bool>(plan.weights.size(), true), cache, pool));
   return std::shared_ptr<const Weights>(std::move(weights));
 }
@@ -262,18 +275,35 @@ std::string param_below(const Graph& graph, ValueId id) {
 
 std::shared_ptr<const Weights> Weights::adopt(std::shared_ptr<const FlatGraph> graph,
                                               const Plan& plan,
-                                              std::vector<std::shared_ptr<const std::byte>> bytes) {
+                                              std::vector<std::shared_ptr<const std::byte>> bytes,
+                                              const std::shared_ptr<MemoryBudget>& budget) {
   auto weights = std::make_shared<Weights>();
   weights->graph_ = std::move(graph);
   weights->bytes_ = std::move(bytes);
   weights->missing_of_.resize(plan.weights.size());
+  weights->experts_.resize(plan.weights.size());
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
-    if (!weights->bytes_[i])
-      weights->missing_of_[i] = param_below(weights->graph_->graph, plan.weights[i].view.base);
+    const WeightPlan& weight = plan.weights[i];
+    if (!weights->bytes_[i]) {
+      weights->missing_of_[i] = param_below(weights->graph_->graph, weight.view.base);
+    } else if (weight.experts > 0) {
+      weights->experts_[i] =
+          std::make_shared<ExpertStore>(weight, std::exchange(weights->bytes_[i], {}), budget);
+    }
   }
   weights->count(plan);
   return weights;
 }
+
+/// What a packed weight keeps in memory.
+struct Weights::Kept {
+  std::shared_ptr<const std::byte> block;
+  std::shared_ptr<MemoryShare> share;
+  std::vector<std::shared_ptr<const std::byte>> owners;
+  Kept(std::shared_ptr<const std::byte> block, std::shared_ptr<MemoryShare> share,
+       std::vector<std::shared_ptr<const std::byte>> owners)
+      : block(std::move(block)), share(std::move(share)), owners(std::move(owners)) {}
+};
 
 /// Of one fill: what is packed into a block that the weights share.
 struct Weights::Fresh {
@@ -299,12 +329,18 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     Evaluation& evaluation = evaluations[static_cast<std::size_t>(weight.graph)];
     evaluation.missing.clear();
     const Graph& graph = *graphs[static_cast<std::size_t>(weight.graph)];
+    if (weight.experts > 0) {
+      RLX_ASSIGN(std::optional<Tensor> matrices, evaluation.value(weight.view.base));
+      missing_of_[i] = evaluation.missing;
+      experts_[i] = matrices ? cache.experts(weight, *matrices) : nullptr;
+      continue;
+    }
     RLX_ASSIGN(std::vector<Tensor> parts, parts_of(evaluation, graph, weight));
     std::string key;
     for (const Tensor& part : parts)
       key += fmt::format("{}+", static_cast<const void*>(part.data()));
     if (!parts.empty()) {
-      key += cache_key(weight, parts[0]);
+      key += weight_key(weight, parts[0]);
       missing_of_[i].clear();
       bytes_[i] = cache.find(key);
       if (bytes_[i]) continue;
@@ -321,7 +357,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     }
     const Op& base = graph.node(weight.view.base).op;
     const bool shareable = !parts.empty() || base.is<op::Param>() || base.is<op::Constant>();
-    if (shareable && parts.empty()) key = cache_key(weight, *source);
+    if (shareable && parts.empty()) key = weight_key(weight, *source);
     bytes_[i] = shareable ? cache.find(key) : nullptr;
     if (bytes_[i]) continue;
     const auto same = std::ranges::find(fresh, key, &Fresh::key);
@@ -370,8 +406,9 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
     std::vector<std::shared_ptr<const std::byte>> owners;
     for (const Tensor& part : item.parts) owners.push_back(part.shared_data());
     if (owners.empty()) owners.push_back(item.source.shared_data());
-    const auto keep = [memory = block.shared_data(), share, owners](const std::byte*) {};
-    bytes_[item.index] = std::shared_ptr<const std::byte>(next, keep);
+    // Held as members, not by a deleter: the cache's weak pointers would keep that one alive.
+    const auto kept = std::make_shared<const Kept>(block.shared_data(), share, std::move(owners));
+    bytes_[item.index] = {kept, next};
     next += rounded(weight.bytes);
   }
   const auto make = [&](const Piece& piece) {

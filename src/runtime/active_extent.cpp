@@ -44,6 +44,7 @@ Status CompiledGraph::set_active_extent(
       RLX_TRY(program->bound->executable->set_param(name, value));
     }
     program->prepare();
+    RLX_TRY(impl.hand_experts_to(*program));
   }
   impl.cropped.clear();
   for (const IoInfo& input : program->inputs) impl.cropped.emplace_back(input.dtype, input.dims);

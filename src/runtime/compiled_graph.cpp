@@ -404,6 +404,7 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const 
   copy->source_options = source_options;
   copy->slot_of = slot_of;
   copy->output_of = output_of;
+  copy->experts = experts;
   if (bound) {
     RLX_ASSIGN(copy->bound, bound->clone());
   }

@@ -52,6 +52,12 @@ struct CompiledGraph::Impl {
   std::vector<Tensor> cropped;                            ///< inputs of the active program
   std::vector<void*> targets;  ///< by the plan's output: where its value goes
 
+  /// What the user asked of experts; programs made later take it over.
+  struct ExpertSettings {
+    std::vector<ExpertMask> masks;  ///< by layer; empty: all in memory
+    bool captures = false;
+  } experts;
+
   std::unique_ptr<RunQueue> queue;                ///< made by the first commit_no_wait
   std::vector<std::unique_ptr<Impl>> companions;  ///< clones for run_pipelined
 
@@ -87,6 +93,13 @@ struct CompiledGraph::Impl {
   Status check_idle() const;
   Result<std::unique_ptr<Impl>> clone() const;
   Status run_active();
+  /// Errors: no grouped matmuls, queued runs.
+  Result<ExpertControl*> expert_control();
+  /// Settings of experts, for a program of other live rows.
+  Status hand_experts_to(Impl& program) const;
+  /// Calls `change(control)` on every program that runs may use.
+  template <class Change>
+  Status change_experts(Change change);
   static Result<std::unique_ptr<Impl>> load(std::shared_ptr<Session::Impl> session,
                                             Backend& backend, const std::string& file);
   /// Fills `slots` in declaration order; `typed` accepts only the declared dtypes. `dims` gets the

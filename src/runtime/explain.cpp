@@ -90,6 +90,16 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
     kernel.reason = fmt::format("a loop of ({}) steps", loop.steps.size());
     return kernel;
   }
+  if (step.kind == plan::Step::Kind::experts) {
+    const plan::GroupedPlan& grouped = plan.grouped[static_cast<std::size_t>(step.index)];
+    for (const std::int32_t buffer : {grouped.x, grouped.w, grouped.chosen})
+      note(kernel.reads, buffer);
+    note(kernel.writes, grouped.result);
+    kernel.reason =
+        fmt::format("rows put together by expert, generated kernels for up to ({}) rows",
+                    grouped.heights.front().rows);
+    return kernel;
+  }
   note_buffers(plan, index, kernel);
   kernel.reason = "generated";
   return kernel;

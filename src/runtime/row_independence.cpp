@@ -72,6 +72,8 @@ class Follower {
       return reduced(reduce->axes, reduce->keep_dims, a, r);
     if (const auto* arg = node.op.as<op::ArgReduce>())
       return reduced({arg->axis}, arg->keep_dims, a, r);
+    if (const auto* top = node.op.as<op::TopK>())
+      return holds({top->axis}, a, r) ? std::nullopt : std::optional(a);
     if (const auto* running = node.op.as<op::Cumulative>())
       return running->reverse && holds({running->axis}, a, r) ? std::nullopt : std::optional(a);
     if (const auto* transpose = node.op.as<op::Transpose>()) {

@@ -170,6 +170,29 @@ TEST_P(Allocation, none_in_runs_of_custom_ops_and_signals) {
   expect_no_allocations(program, "custom op and transforms", 100);
 }
 
+TEST_P(Allocation, none_in_runs_of_a_mixture_of_experts) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {16, 64});
+  const auto weight = [&](const char* name, Dims dims) { return graph.param(name, f32, dims); };
+  const Value logits = matmul(x, weight("router", {64, 8}));
+  graph.output("y",
+               moe_feed_forward(x, logits, weight("gate", {8, 64, 96}), weight("up", {8, 64, 96}),
+                                weight("down", {8, 96, 64}), {.k = 2}));
+  CompiledGraph program = session.compile(graph).value();
+  for (const auto& [name, elements] : {std::pair{"router", 64 * 8},
+                                       {"gate", 8 * 64 * 96},
+                                       {"up", 8 * 64 * 96},
+                                       {"down", 8 * 96 * 64}})
+    ASSERT_TRUE(
+        program.set_param(name, std::vector<float>(static_cast<std::size_t>(elements), 0.01F))
+            .ok());
+  ASSERT_TRUE(program.enable_moe_topk_capture().ok());
+  expect_no_allocations(program, "experts in memory", 300);
+  ASSERT_TRUE(
+      program.set_moe_resident_experts({true, false, false, true, false, true, false, false}).ok());
+  expect_no_allocations(program, "experts in the file", 300);
+}
+
 TEST_P(Allocation, none_in_runs_of_the_models) {
   const char* corpus = std::getenv("RLX_CORPUS");
   if (!corpus) GTEST_SKIP() << "RLX_CORPUS is not set";

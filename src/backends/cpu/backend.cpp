@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "backends/cpu/executable.hpp"
+#include "backends/cpu/router_kernel.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "codegen/host_target.hpp"
@@ -37,8 +38,9 @@ std::vector<std::int32_t> outputs_of_buffers(const plan::Plan& plan) {
 
 /// Lines are shared in groups of the widest vectors' lanes; an estimate will do for predictions.
 std::int64_t line_items(const Op& op, std::span<const Type* const> types) {
-  if (types.empty() || !types[0] || !signal::has_line_kernel(op, *types[0])) return 0;
-  return signal::line_items(op, types);
+  if (types.empty() || !types[0]) return 0;
+  if (has_router_kernel(op, *types[0])) return router_items(*types[0]);
+  return signal::has_line_kernel(op, *types[0]) ? signal::line_items(op, types) : 0;
 }
 
 /// The kernels of the host calls that have one.
@@ -55,9 +57,12 @@ void add_line_kernels(Program& program) {
       inputs.push_back({dtype_of(call.inputs[i]), Shape(dims.begin(), dims.end())});
     }
     const Dims& dims = call.output_dims[0];
-    program.line_kernels.back() = signal::line_kernel(
-        call.op, inputs, {dtype_of(call.outputs[0]), Shape(dims.begin(), dims.end())},
-        program.shared->library->target().isa);
+    program.line_kernels.back() =
+        has_router_kernel(call.op, inputs[0])
+            ? router_kernel(call.op, inputs[0])
+            : signal::line_kernel(call.op, inputs,
+                                  {dtype_of(call.outputs[0]), Shape(dims.begin(), dims.end())},
+                                  program.shared->library->target().isa);
     program.scratch_bytes =
         std::max(program.scratch_bytes, program.line_kernels.back()->scratch_bytes());
   }
@@ -78,6 +83,10 @@ class CpuBackend final : public Backend {
     if (!node.op.info().body) return {true, "a primitive"};
     if (node.inputs[0].node >= 0 && signal::has_line_kernel(node.op, graph.type(node.inputs[0])))
       return {true, "a kernel of the device's own"};
+    if (node.inputs[0].node >= 0 && has_router_kernel(node.op, graph.type(node.inputs[0])))
+      return {true, "a kernel of the device's own"};
+    if (plan::suits_grouped_kernels(graph, node))
+      return {true, "rows put together by expert, generated kernels for a few rows"};
     if (recurrent_cell(node.op)) {
       const auto layout = plan::recurrent_layout(graph, node, weight_only_nodes(graph));
       if (layout.ok()) return {true, "a kernel that walks over the steps"};
@@ -109,6 +118,7 @@ class CpuBackend final : public Backend {
     const codegen::CodeStatistics after = shared_->library->statistics();
     for (const codegen::LoadedKernel& kernel : program->kernels)
       program->scratch_bytes = std::max(program->scratch_bytes, kernel.scratch_bytes);
+    RLX_TRY(add_grouped_scratch(*program));
     program->scratch_bytes = (program->scratch_bytes + 127) / 64 * 64;
     program->output_of_buffer = outputs_of_buffers(program->plan);
     for (const plan::Step& step : program->plan.steps)
@@ -123,7 +133,8 @@ class CpuBackend final : public Backend {
     if (request.saved) {
       std::vector<std::shared_ptr<const std::byte>> bytes;
       for (const SavedParts::Weight& weight : request.saved->weights) bytes.push_back(weight.bytes);
-      auto weights = plan::Weights::adopt(request.graph, program->plan, std::move(bytes));
+      auto weights = plan::Weights::adopt(request.graph, program->plan, std::move(bytes),
+                                          shared_->weights.budget);
       return CpuExecutable::make(std::move(program), std::move(weights));
     }
     RLX_ASSIGN(auto weights, plan::Weights::prepare(request.graph, program->plan, shared_->weights,

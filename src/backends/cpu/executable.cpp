@@ -28,6 +28,7 @@ Result<std::unique_ptr<Executable>> CpuExecutable::make(
   for (const op::State& state : p.plan.states)
     executable->states_.emplace_back(state.dtype, state.dims);
   executable->bind();
+  executable->experts_ = ExpertSteps(executable->program_, executable->weights_);
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
@@ -83,6 +84,10 @@ CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
       bound.pointers = calls_[static_cast<std::size_t>(step.index)].pointers;
       break;
     case plan::Step::Kind::loop: bound.loop = step.index; break;
+    case plan::Step::Kind::experts:
+      bound.grouped = step.index;
+      for (const std::int32_t buffer : step.buffers) position_of(buffer);
+      break;
     case plan::Step::Kind::kernel:
       const codegen::LoadedKernel& kernel = program_->kernels[static_cast<std::size_t>(step.index)];
       bound.function = kernel.function;
@@ -152,6 +157,12 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   }
   const int sharing = std::min<int>(step.threads, workers);
   if (worker >= sharing) return;
+  if (step.grouped >= 0) {
+    const Status status = experts_.run(step.grouped, pointers_.data() + step.pointers, worker,
+                                       sharing, scratch_ + program_->scratch_bytes * worker);
+    if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = status;
+    return;
+  }
   const std::int64_t begin = step.work_items * worker / sharing,
                      end = step.work_items * (worker + 1) / sharing;
   if (begin == end) return;
@@ -167,12 +178,13 @@ void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
       pointers_[position] = const_cast<void*>(inputs[i]);
   }
   if (error_flag_) *error_flag_ = 0;
+  experts_.begin_run();
   if (!host_status_.ok()) host_status_ = Status();
   is_cancelled_.store(false, std::memory_order_relaxed);
 }
 
-Status CpuExecutable::check_ready() const {
-  if (weights_->missing().empty()) return {};
+Status CpuExecutable::check_ready() {
+  if (weights_->missing().empty()) return experts_.prepare();
   return bad_input("The param ({}) has no value: set_param gives it one.", weights_->missing());
 }
 
@@ -283,8 +295,13 @@ Result<SavedParts> CpuExecutable::save() const {
   SavedParts parts;
   parts.identity = saved_identity(*program_->shared->library, plan());
   RLX_ASSIGN(parts.codes, program_->shared->library->codes(plan().kernels));
-  for (std::size_t i = 0; i < plan().weights.size(); ++i)
-    parts.weights.push_back({weights_->shared_data(i), plan().weights[i].bytes});
+  for (std::size_t i = 0; i < plan().weights.size(); ++i) {
+    std::shared_ptr<const std::byte> bytes = weights_->shared_data(i);
+    if (const auto& matrices = weights_->experts(i)) {
+      RLX_ASSIGN(bytes, matrices->whole(*program_->shared->pool));
+    }
+    parts.weights.push_back({std::move(bytes), plan().weights[i].bytes});
+  }
   return parts;
 }
 
@@ -294,11 +311,14 @@ Status CpuExecutable::set_param(std::string_view name, const Tensor& value) {
   RLX_ASSIGN(weights_, weights_->with_param(name, value, plan(), program_->shared->weights,
                                             *program_->shared->pool));
   bind();
+  experts_.set_weights(weights_);
   return {};
 }
 
 Result<std::unique_ptr<Executable>> CpuExecutable::clone() const {
-  return make(program_, weights_);
+  RLX_ASSIGN(auto made, make(program_, weights_));
+  static_cast<CpuExecutable&>(*made).experts_.share(experts_);
+  return made;
 }
 
 }  // namespace rlx::cpu

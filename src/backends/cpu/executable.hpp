@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/cpu/executable_experts.hpp"
 #include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
@@ -14,27 +15,6 @@
 #include "signal/kernels.hpp"
 
 namespace rlx::cpu {
-
-/// What all programs of a session share.
-struct Shared {
-  std::unique_ptr<codegen::CodeLibrary> library;
-  std::unique_ptr<ThreadPool> pool;
-  plan::WeightCache weights;
-  cost::MachineModel model;  ///< what predicts times
-};
-
-/// What the clones of a program share.
-struct Program {
-  std::shared_ptr<Shared> shared;
-  std::shared_ptr<const plan::FlatGraph> graph;
-  plan::Plan plan;
-  std::vector<codegen::LoadedKernel> kernels;
-  std::vector<std::unique_ptr<signal::LineKernel>> line_kernels;  ///< by host call; null: none
-  std::int64_t scratch_bytes = 0;                                 ///< of one worker
-  int threads = 1;                                                ///< the most that a step uses
-  /// By buffer: the output whose bytes it shares (itself, or what it is taken over by), or -1.
-  std::vector<std::int32_t> output_of_buffer;
-};
 
 /// Whatever code and packed weights depend on.
 std::string saved_identity(const codegen::CodeLibrary& library, const plan::Plan& plan);
@@ -51,10 +31,13 @@ class CpuExecutable final : public Executable {
   void set_output(std::size_t index, void* memory) override;
   void cancel() override;
   Result<SavedParts> save() const override;
+  ExpertControl* experts() override { return experts_.empty() ? nullptr : &experts_; }
   Status set_param(std::string_view name, const Tensor& value) override;
   Result<std::unique_ptr<Executable>> clone() const override;
   Result<std::vector<double>> time_steps(std::span<const void* const> inputs, int runs) override;
-  std::int64_t weights_bytes() const override { return weights_->bytes_total(); }
+  std::int64_t weights_bytes() const override {
+    return weights_->bytes_total() + experts_.resident_bytes();
+  }
   std::int64_t scratch_bytes() const override {
     return program_->scratch_bytes * program_->threads;
   }
@@ -67,7 +50,7 @@ class CpuExecutable final : public Executable {
     std::int64_t work_items = 0;
     std::int32_t threads = 1;
     bool barrier_before = false;
-    std::int32_t host_call = -1, loop = -1;
+    std::int32_t host_call = -1, loop = -1, grouped = -1;
     std::uint32_t pointers = 0;  ///< position of the step's first address
     std::vector<std::pair<std::uint32_t, bool>> conditions;  ///< position of a bool, and its value
   };
@@ -100,7 +83,7 @@ class CpuExecutable final : public Executable {
   void run_step(const BoundStep& step, int worker, Team* team);
   void run_host(const BoundStep& step);
   void set_inputs(std::span<const void* const> inputs);
-  Status check_ready() const;
+  Status check_ready();
   Status outcome() const;
   // executable_loops.cpp
   /// Called by all members of a team, or with a null team by one worker.
@@ -130,6 +113,7 @@ class CpuExecutable final : public Executable {
   std::int32_t* error_flag_ = nullptr;
   Status host_status_;
   std::atomic<bool> is_cancelled_ = false;
+  ExpertSteps experts_;
   MemoryShare share_;  ///< of the session's budget
 };
 

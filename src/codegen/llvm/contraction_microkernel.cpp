@@ -40,7 +40,7 @@ class RowBlock {
     vector_type_ = value_type(emitter_, accumulator, plan_.lanes);
     // Few accumulators do not cover the latency of a multiply-add: several sets, summed at the end.
     const std::int64_t registers = rows * plan_.vectors;
-    sets_ = std::clamp<std::int64_t>(8 / registers, 1, 4);
+    sets_ = context.contraction.in_order ? 1 : std::clamp<std::int64_t>(8 / registers, 1, 4);
     unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
   }
 

@@ -130,7 +130,8 @@ Products choose_products(const loop::Contraction& contraction, DType a_dtype, DT
   // Fewer rows do not pay for the panel.
   constexpr std::int64_t least_rows = 6;
   const AddressDim& inner = plan.k.back();
-  if (plan.rows < least_rows || inner.a != 1 || inner.extent == 1) return Products::single;
+  if (contraction.in_order || plan.rows < least_rows || inner.a != 1 || inner.extent == 1)
+    return Products::single;
   if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
       one_byte_integer(b_dtype))
     return Products::word_pairs;
