@@ -130,7 +130,7 @@ TEST_F(SignalCorpus, Welch) {
              {.sample_rate = 128,
               .window = Window::boxcar,
               .overlap = 0,
-              .detrend = false,
+              .detrend = Detrend::none,
               .scaling = spectrum}},
         Case{"welch_jfk_0", "input_jfk", {.sample_rate = 16000}},
         Case{"welch_jfk_3",
