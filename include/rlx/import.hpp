@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -53,5 +54,31 @@ Result<std::map<std::string, Tensor>> read_npz(const std::filesystem::path& file
 /// Writes a .npy file: bf16 as its bits in uint16, 8-bit floats as uint8, 4-bit integers one a
 /// byte.
 Status write_npy(const std::filesystem::path& file, const Tensor& tensor);
+
+/// Samples between -1 and 1, f32 [channels, T].
+struct Sound {
+  Tensor samples;
+  std::int64_t sample_rate = 0;  ///< Hz
+};
+enum class SoundFormat : std::uint8_t { pcm_16, pcm_24, pcm_32, float_32 };
+/// A .wav file of integers or floats, resampled (as rlx::resample) where a rate is given.
+Result<Sound> read_wav(const std::filesystem::path& file, std::int64_t sample_rate = 0);
+/// f32 [T] or [channels, T] as a .wav file; integers are clipped.
+Status write_wav(const std::filesystem::path& file, const Tensor& samples, std::int64_t sample_rate,
+                 SoundFormat format = SoundFormat::pcm_16);
+
+/// The signals of an .edf or .bdf file; annotations are left out.
+struct Recording {
+  struct Channel {
+    std::string label, unit;
+    double sample_rate = 0;  ///< Hz
+    Tensor samples;          ///< f32 [T], in `unit`
+  };
+  std::vector<Channel> channels;
+  double duration_s = 0;
+  bool is_continuous = true;  ///< false: EDF+D, whose records may have gaps between them
+};
+/// Resampled where a rate is given. Errors: bad_input for headers and lengths that contradict.
+Result<Recording> read_edf(const std::filesystem::path& file, std::int64_t sample_rate = 0);
 
 }  // namespace rlx

@@ -82,13 +82,14 @@ Value dct_3(Value x, std::int64_t n) {
 
 /// y[k] = 2 sum x[n] cos(pi (2k+1)(2n+1) / 4N), N even: one complex transform of N/2 points.
 Value dct_4_even(Value x, std::int64_t n) {
+  const auto points = static_cast<double>(n);
   const Value re = every_other(x, 0), im = reversed(every_other(x, 1));
-  const auto [c, s] =
-      turns(x, n / 2, [&](double k) { return pi * (4 * k + 1) / (4 * static_cast<double>(n)); });
+  const auto [c, s] = turns(x, n / 2, [&](double k) { return pi * k / points; });
   const Value spectrum = apply(op::Fft{}, {complex_of({re * c + im * s, im * c - re * s})});
   const Value a = apply(op::Real{}, {spectrum}), b = apply(op::Imag{}, {spectrum});
+  const auto [c2, s2] = turns(x, n / 2, [&](double k) { return pi * (4 * k + 1) / (4 * points); });
   const Value two = constant_like(x, 2);
-  return interleaved(two * (a * c + b * s), reversed(two * (a * s - b * c)));
+  return interleaved(two * (a * c2 + b * s2), reversed(two * (a * s2 - b * c2)));
 }
 
 /// N odd: x turned by half a step, transformed with N zeros behind it.

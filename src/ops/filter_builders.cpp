@@ -64,7 +64,7 @@ Value polyphase(Value signal, const Polyphase& filter) {
 }
 
 void require_taps(std::span<const double> taps) {
-  if (taps.empty()) throw Exception(bad_input("A filter without taps is none."));
+  if (taps.empty()) throw Exception(bad_input("A filter of ({}) taps is none.", taps.size()));
 }
 
 /// Any length, also one that is a symbol: a convolution of one channel.

@@ -25,7 +25,7 @@ void check_cutoffs(std::span<const double> cutoffs, double sample_rate) {
     }
     before = cutoff;
   }
-  if (cutoffs.empty()) throw Exception(bad_input("A filter without a cutoff is none."));
+  if (cutoffs.empty()) throw Exception(bad_input("A filter with ({}) cutoffs is none.", 0));
 }
 
 /// Passing bands, in units of half the sample rate.

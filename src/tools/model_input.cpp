@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "rlx/ops.hpp"
 #include "tools/noise.hpp"
+#include "tools/sound_input.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -22,14 +23,25 @@ Result<Graph> read_text_graph(const std::filesystem::path& file) {
   return graph;
 }
 
-Result<Tensor> read_value(const std::filesystem::path& file) {
+// FILE.wav, or FILE.wav@RATE where it is to be resampled.
+Result<Tensor> read_sound(const std::string& text, const DeclaredInput& input) {
+  const auto at = text.rfind(".wav@");
+  if (at == std::string::npos) return read_sound_input(text, 0, input);
+  const std::string digits = text.substr(at + 5);
+  const bool is_rate = !digits.empty() && digits.size() < 8 &&
+                       digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_rate || std::stoll(digits) == 0)
+    return bad_input("The sample rate ({}) of ({}) is none.", digits, text);
+  return read_sound_input(text.substr(0, at + 4), std::stoll(digits), input);
+}
+
+Result<Tensor> read_value(const std::string& text, const DeclaredInput& input) {
+  const std::filesystem::path file = text;
   const std::string extension = file.extension().string();
   if (extension == ".npy") return read_npy(file);
   if (extension == ".pb") return read_tensor_proto(file);
-  if (extension == ".wav") {
-    return not_available("Reading sound files ({}) is not available yet.", file.string());
-  }
-  return bad_input("The file ({}) is neither .npy nor .pb.", file.string());
+  if (extension.starts_with(".wav")) return read_sound(text, input);
+  return bad_input("The file ({}) is neither .npy nor .pb nor .wav.", file.string());
 }
 
 template <class Attributes>
@@ -63,7 +75,11 @@ Result<NamedTensors> given_values(const ModelOptions& options, const ModelFile& 
       return bad_input("The model has no input ({}); its inputs are {}.", name,
                        names_of(file.inputs()));
     }
-    auto value = read_value(path);
+    const auto inputs = file.inputs();
+    const auto declared = std::find_if(
+        inputs.begin(), inputs.end(), [&](const DeclaredInput& each) { return each.name == name; });
+    auto value =
+        read_value(path, declared == inputs.end() ? DeclaredInput{name, {}, {}} : *declared);
     if (!value.ok()) return std::move(value.error()).while_("reading the input (" + name + ")");
     given[name] = *std::move(value);
   }

@@ -84,7 +84,8 @@ void add_run_options(CLI::App& app, ModelOptions& options) {
 void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("MODEL", options.model, "An .onnx file, or a graph in the text form (.rlx)")
       ->required();
-  app.add_option("--input", options.inputs, "NAME=FILE (.npy or .pb): the value of an input")
+  app.add_option("--input", options.inputs,
+                 "NAME=FILE (.npy, .pb, .wav, or .wav@RATE to resample): the value of an input")
       ->check(check_input)
       ->allow_extra_args(false);
   app.add_option("--case", options.case_folder, "A test_data_set folder with input_K.pb files");

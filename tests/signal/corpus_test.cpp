@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "rlx/rlx.hpp"
 #include "rlx/signal.hpp"
 
@@ -22,8 +25,52 @@ class SignalCorpus : public testing::Test {
   }
   Tensor read(const std::string& file) const { return read_npy(folder_ / file).value(); }
 
+  nlohmann::json params(const std::string& name) const {
+    std::ifstream stream(folder_ / name / "params.json");
+    return nlohmann::json::parse(stream);
+  }
+  std::vector<std::string> cases(const std::string& prefix) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with(prefix)) names.push_back(name);
+    }
+    return names;
+  }
+
   std::filesystem::path folder_;
 };
+
+struct NamedWindow {
+  Window kind;
+  double parameter = 0;
+};
+
+/// "hann", "('kaiser', 8.6)", and the files' "kaiser_8_6".
+NamedWindow named_window(const std::string& text) {
+  const std::map<std::string, Window> kinds{{"boxcar", Window::boxcar},
+                                            {"hann", Window::hann},
+                                            {"hamming", Window::hamming},
+                                            {"blackman", Window::blackman},
+                                            {"flattop", Window::flat_top},
+                                            {"kaiser", Window::kaiser},
+                                            {"gaussian", Window::gaussian},
+                                            {"bartlett", Window::bartlett},
+                                            {"blackmanharris", Window::blackman_harris},
+                                            {"bohman", Window::bohman},
+                                            {"cosine", Window::cosine},
+                                            {"nuttall", Window::nuttall},
+                                            {"parzen", Window::parzen},
+                                            {"triang", Window::triangle},
+                                            {"tukey", Window::tukey}};
+  std::string name, digits;
+  for (const char c : text) {
+    if (c >= 'a' && c <= 'z') name += c;
+    if ((c >= '0' && c <= '9') || c == '.') digits += c;
+    if (c == '_' && !digits.empty()) digits += '.';
+  }
+  return {kinds.at(name), digits.empty() ? 0 : std::stod(digits)};
+}
 
 std::vector<double> doubles(const Tensor& tensor) {
   const std::int64_t bytes = tensor.elements() * static_cast<std::int64_t>(size_of(tensor.dtype()));
@@ -86,61 +133,86 @@ TEST_F(SignalCorpus, Transforms) {
   EXPECT_GT(cases, 0);
 }
 
-TEST_F(SignalCorpus, Windows) {
-  struct Case {
-    const char* name;
-    Window window;
-    double parameter = 0;
+TEST_F(SignalCorpus, CosineTransformsAndAnalyticSignals) {
+  const auto check = [&](const std::string& name, const std::string& file, const auto& build) {
+    if (!std::filesystem::exists(folder_ / name / file)) return;
+    const Tensor r = read(name + "/r.npy"), expected = read(name + "/" + file);
+    EXPECT_LT(difference(run(r, f64, build), expected), 1e-12) << name << " " << file;
+    EXPECT_LT(difference(run(r, f32, build), expected), 2e-6) << name << " " << file;
   };
-  for (const Case& each :
-       {Case{"boxcar", Window::boxcar}, Case{"hann", Window::hann},
-        Case{"hamming", Window::hamming}, Case{"blackman", Window::blackman},
-        Case{"flattop", Window::flat_top}, Case{"kaiser_8_6", Window::kaiser, 8.6},
-        Case{"gaussian_7_0", Window::gaussian, 7}}) {
-    for (const std::int64_t n : {16, 17, 400}) {
-      for (const bool periodic : {true, false}) {
-        const std::string file = std::string("windows/") + each.name + "_" + std::to_string(n) +
-                                 (periodic ? "_periodic.npy" : "_symmetric.npy");
-        EXPECT_LT(difference(window(each.window, n, periodic, each.parameter), read(file)), 1e-14)
-            << file;
-      }
+  for (const std::string& name : cases("fft_")) {
+    for (int type = 1; type <= 4; ++type)
+      check(name, "dct" + std::to_string(type) + ".npy", [&](Value x) { return dct(x, type); });
+    check(name, "dct2_ortho.npy", [](Value x) { return dct(x, 2, FftNorm::ortho); });
+    check(name, "idct2.npy", [](Value x) { return idct(x, 2); });
+    check(name, "hilbert.npy", [](Value x) { return hilbert(x); });
+  }
+}
+
+TEST_F(SignalCorpus, Windows) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "windows")) {
+    const std::string file = entry.path().filename(), stem = entry.path().stem();
+    if (entry.path().extension() != ".npy") continue;
+    // NAME[_PARAMETER]_LENGTH_periodic or _symmetric
+    const auto last = stem.rfind('_'), before = stem.rfind('_', last - 1);
+    const std::int64_t n = std::stoll(stem.substr(before + 1, last - before - 1));
+    const NamedWindow named = named_window(stem.substr(0, before));
+    const Tensor got = window(named.kind, n, stem.substr(last + 1) == "periodic", named.parameter);
+    EXPECT_LT(difference(got, read("windows/" + file)), 1e-14) << file;
+    ++count;
+  }
+  EXPECT_GT(count, 50);
+}
+
+TEST_F(SignalCorpus, Welch) {
+  for (const std::string& name : cases("welch_")) {
+    const auto given = params(name);
+    const std::string input = given.at("input"), window_name = given.at("window");
+    const NamedWindow named = named_window(window_name);
+    WelchOptions options{.sample_rate = given.at("fs"),
+                         .window = named.kind,
+                         .window_parameter = named.parameter,
+                         .length = given.at("nperseg"),
+                         .overlap = given.at("noverlap")};
+    options.detrend = given.at("detrend").is_boolean()    ? Detrend::none
+                      : given.at("detrend") == "constant" ? Detrend::constant
+                                                          : Detrend::linear;
+    if (given.at("scaling") == "spectrum") options.scaling = SpectrumScaling::spectrum;
+    const Tensor x = read(input + "/x.npy");
+    for (const Average average : {Average::mean, Average::median}) {
+      options.average = average;
+      const Tensor expected =
+          read(name + (average == Average::mean ? "/pxx.npy" : "/pxx_median.npy"));
+      const auto build = [&](Value value) { return welch(value, options); };
+      EXPECT_LT(difference(run(x, f64, build), expected), 1e-12) << name;
+      EXPECT_LT(difference(run(x, f32, build), expected), 2e-6) << name;
     }
   }
 }
 
-TEST_F(SignalCorpus, Welch) {
-  struct Case {
-    const char *name, *input;
-    WelchOptions options;
-  };
-  const auto spectrum = SpectrumScaling::spectrum;
-  for (const Case& each :
-       {Case{"welch_ecg_0", "input_ecg", {.sample_rate = 360}},
-        Case{"welch_ecg_4",
-             "input_ecg",
-             {.sample_rate = 360,
-              .window = Window::kaiser,
-              .window_parameter = 8.6,
-              .length = 128,
-              .overlap = 64,
-              .scaling = spectrum}},
-        Case{"welch_eeg32_0", "input_eeg32", {.sample_rate = 128}},
-        Case{"welch_eeg32_1",
-             "input_eeg32",
-             {.sample_rate = 128,
-              .window = Window::boxcar,
-              .overlap = 0,
-              .detrend = Detrend::none,
-              .scaling = spectrum}},
-        Case{"welch_jfk_0", "input_jfk", {.sample_rate = 16000}},
-        Case{"welch_jfk_3",
-             "input_jfk",
-             {.sample_rate = 16000, .window = Window::blackman, .length = 400, .overlap = 200}}}) {
-    const Tensor x = read(std::string(each.input) + "/x.npy"),
-                 expected = read(std::string(each.name) + "/pxx.npy");
-    const auto build = [&](Value value) { return welch(value, each.options); };
-    EXPECT_LT(difference(run(x, f64, build), expected), 1e-12) << each.name;
-    EXPECT_LT(difference(run(x, f32, build), expected), 2e-6) << each.name;
+TEST_F(SignalCorpus, ShortTimeTransforms) {
+  for (const std::string& name : cases("stft_")) {
+    const auto given = params(name);
+    const std::string input = given.at("input"), window_name = given.at("window");
+    const NamedWindow named = named_window(window_name);
+    StftOptions options =
+        scipy_stft(given.at("nperseg"), given.at("noverlap"), named.kind, named.parameter);
+    options.n_fft = given.at("nfft");
+    options.whole = given.at("padded");
+    options.centre = !given.at("boundary").is_null();
+    if (options.centre && given.at("boundary") == "even") options.extension = Extension::reflect;
+    if (options.centre && given.at("boundary") == "odd") options.extension = Extension::odd;
+    if (options.centre && given.at("boundary") == "constant") options.extension = Extension::edge;
+    if (given.at("scaling") == "psd") options.scaling = StftScaling::density;
+    options.sample_rate = given.at("fs");
+    const Tensor x = read(input + "/x.npy"), z = read(name + "/z.npy");
+    const auto forwards = [&](Value value) { return stft(value, options); };
+    EXPECT_LT(difference(run(x, f64, forwards), z), 1e-12) << name;
+    EXPECT_LT(difference(run(x, f32, forwards), z), 2e-6) << name;
+    const auto back = [&](Value value) { return istft(stft(value, options), options); };
+    EXPECT_LT(difference(run(x, f64, back), read(name + "/istft.npy")), 1e-12) << name;
+    EXPECT_LT(difference(run(x, f32, back), read(name + "/istft.npy")), 2e-6) << name;
   }
 }
 

@@ -1,4 +1,5 @@
-"""Writes scipy_answers.hpp: what SciPy, librosa and kaldi-native-fbank give for made-up signals.
+"""Writes scipy_answers.hpp and scipy_spectra_answers.hpp: what SciPy, librosa and Kaldi's formulas
+give for made-up signals.
 
 Needs numpy, scipy, librosa and kaldi-native-fbank. Run from this folder: python scipy_answers.py"""
 
@@ -27,7 +28,7 @@ def answer(name, array):
         array = np.stack([array.real, array.imag], axis=-1)
     lines = [""]
     for word in (f"{value:.17g}" for value in array.astype(np.float64).ravel()):
-        if len(lines[-1]) + len(word) > 95:
+        if len(lines[-1]) + len(word) > 91:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + word + ","
     dims = ", ".join(str(d) for d in array.shape)
@@ -92,7 +93,7 @@ answer("firwin_low", taps)
 answer("firwin_high", sig.firwin(11, 30, fs=100, pass_zero=False, window=("kaiser", 6.0)))
 answer("firwin_band", sig.firwin(12, [10, 20], fs=100, pass_zero=False))
 answer("fir", sig.lfilter(taps, 1, x))
-sections = np.array([[0.2, 0.3, 0.1, 1, -0.6, 0.3], [1, -1, 0.5, 2, 0.4, -0.2]])
+sections = np.array([[0.2, 0.3, 0.1, 1, -0.6, 0.3], [0.5, -0.5, 0.25, 1, 0.2, -0.1]])
 zi = noise(4, 2, 5).reshape(2, 2, 2)  # lines, sections, 2
 out, zf = sig.sosfilt(sections, x, zi=zi.transpose(1, 0, 2))
 answer("sos", sig.sosfilt(sections, line)[::7])
@@ -103,7 +104,7 @@ for name, arguments in {"low": (5, 8, "lowpass"), "high": (4, 8, "highpass"),
                         "band": (3, [8, 13], "bandpass"), "wide": (1, [1, 45], "bandpass")}.items():
     answer("butter_" + name, sig.sosfilt(
         sig.butter(arguments[0], arguments[1], arguments[2], fs=100, output="sos"), x[0]))
-answer("resample_3_2", sig.resample_poly(x, 3, 2))
+answer("resample_3_2", sig.resample_poly(x, 3, 2, axis=-1))
 answer("resample_down", sig.resample_poly(line, 2, 14)[::2])
 answer("resample_up", sig.resample_poly(x[0, :20], 7, 3))
 answer("decimate", sig.decimate(line, 5, ftype="fir")[::2])
@@ -182,10 +183,16 @@ for name, arguments in {
     assert np.allclose(expected, native(line * 1000, *arguments), atol=2e-3, rtol=1e-4), name
     answer("kaldi_" + name, expected)
 
-with open("scipy_answers.hpp", "w", encoding="ascii") as file:
-    file.write("// What SciPy, librosa and Kaldi's formulas give for made-up signals. Made by\n"
-               "// scipy_answers.py.\n// clang-format off\n#pragma once\n\n#include <vector>\n\n"
-               "#include \"rlx/tensor.hpp\"\n\nnamespace rlx::testing::scipy {\n\n"
-               "struct Answer {\n  Dims dims;\n  std::vector<double> values;\n};\n\n")
-    file.write("".join(answers))
-    file.write("\n}  // namespace rlx::testing::scipy\n")
+
+def write(name, some):
+    with open(name, "w", encoding="ascii") as file:
+        file.write("// What SciPy, librosa and Kaldi's formulas give for made-up signals. Made by\n"
+                   "// scipy_answers.py.\n// clang-format off\n#pragma once\n\n"
+                   '#include "signal/answer.hpp"\n\nnamespace rlx::testing::scipy {\n\n')
+        file.write("".join(some))
+        file.write("\n}  // namespace rlx::testing::scipy\n")
+
+
+spectra = next(i for i, text in enumerate(answers) if " dct2_1{" in text)
+write("scipy_spectra_answers.hpp", answers[:spectra])
+write("scipy_answers.hpp", answers[spectra:])

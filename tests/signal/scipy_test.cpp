@@ -7,6 +7,7 @@
 #include "rlx/rlx.hpp"
 #include "rlx/signal.hpp"
 #include "signal/scipy_answers.hpp"
+#include "signal/scipy_spectra_answers.hpp"
 
 namespace rlx {
 namespace {

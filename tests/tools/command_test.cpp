@@ -83,7 +83,7 @@ TEST_F(Command, UnsupportedOpsAreNamed) {
 
 TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
   expect_error(4, {"run", model, "--device", "tpu"}, "tpu");
-  expect_error(4, {"run", model, "--input", "x0=" + folder.write("a.wav", "")}, "a.wav");
+  expect_error(3, {"run", model, "--input", "x0=" + folder.write("a.wav", "")}, "a.wav");
   expect_error(4, {"bench", model, "--roofline", "x"}, "--roofline");
 }
 
