@@ -4,9 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,38 +15,13 @@ namespace {
 constexpr int sample_rate = 16000;
 constexpr std::size_t chunk_samples = 512, context_samples = 64;
 
-/// Samples of a .wav file: 16 bits, one channel, 16 kHz.
-rlx::Result<std::vector<float>> read_wav(const std::string& file) {
-  const auto fails = [&](const std::string& why) {
-    return rlx::Error{rlx::ErrorKind::bad_input, "The sound file (" + file + ") " + why + "."};
-  };
-  std::ifstream stream(file, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(stream),
-                                std::istreambuf_iterator<char>()};
-  const auto tag = [&](std::size_t at) { return std::string(bytes.data() + at, 4); };
-  const auto number = [&](std::size_t at, std::size_t size) {
-    std::uint32_t value = 0;
-    std::memcpy(&value, bytes.data() + at, size);
-    return value;
-  };
-  if (bytes.size() < 44 || tag(0) != "RIFF" || tag(8) != "WAVE") return fails("is no .wav file");
-  bool known = false;
-  for (std::size_t at = 12; at + 8 <= bytes.size();) {
-    const std::size_t size = number(at + 4, 4), begin = at + 8;
-    const std::size_t end = std::min(bytes.size(), begin + size);
-    if (tag(at) == "fmt " && end >= begin + 16) {
-      known = number(begin, 2) == 1 && number(begin + 2, 2) == 1 &&
-              number(begin + 4, 4) == sample_rate && number(begin + 14, 2) == 16;
-    } else if (tag(at) == "data") {
-      if (!known) break;
-      std::vector<float> samples((end - begin) / 2);
-      for (std::size_t i = 0; i < samples.size(); ++i)
-        samples[i] = static_cast<std::int16_t>(number(begin + 2 * i, 2)) / 32768.0f;
-      return samples;
-    }
-    at = begin + size + size % 2;
-  }
-  return fails("is not 16 bits, one channel, 16 kHz");
+/// The first channel of a .wav file, at 16 kHz.
+rlx::Result<std::vector<float>> read_samples(const std::string& file) {
+  const auto sound = rlx::read_wav(file, sample_rate);
+  if (!sound.ok()) return sound.error();
+  const auto first =
+      sound->samples.as<float>().first(static_cast<std::size_t>(sound->samples.dims()[1]));
+  return std::vector<float>(first.begin(), first.end());
 }
 
 /// The detector as a program that keeps its state from chunk to chunk.
@@ -90,7 +62,7 @@ class Segments {
 rlx::Status listen(const std::string& model, const std::string& sound, bool in_real_time) {
   auto detector = make_detector(model);
   if (!detector.ok()) return detector.error();
-  const auto samples = read_wav(sound);
+  const auto samples = read_samples(sound);
   if (!samples.ok()) return samples.error();
   std::array<float, context_samples + chunk_samples> input{};
   const std::int64_t rate = sample_rate;

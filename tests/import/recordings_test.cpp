@@ -39,7 +39,7 @@ double difference(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-class Recordings : public testing::Test {
+class Recordings : public ::testing::Test {
  protected:
   rlx::testing::TemporaryFolder folder;
   const std::string file = folder.path("a.bin");

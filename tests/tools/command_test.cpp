@@ -87,6 +87,23 @@ TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
   expect_error(4, {"bench", model, "--roofline", "x"}, "--roofline");
 }
 
+TEST_F(Command, RunTakesSound) {
+  // Four stereo samples of 16 bits at 8 kHz.
+  std::string wav = "RIFF" + std::string("\x34\0\0\0", 4) + "WAVEfmt " +
+                    std::string("\x10\0\0\0\1\0\2\0\x40\x1f\0\0\0\x7d\0\0\4\0\x10\0", 20) + "data" +
+                    std::string("\x10\0\0\0", 4);
+  for (int i = 0; i < 4; ++i) wav += std::string("\0\x40\0\x20", 4);
+  const std::string sound = folder.write("a.wav", wav);
+  const Called stereo = call_rlx({"run", model, "--input", "x0=" + sound});
+  EXPECT_EQ(stereo.exit_code, 0) << stereo.err;
+  EXPECT_THAT(stereo.out, HasSubstr("[2,4]"));
+  const std::string mono = folder.write("mono.onnx", wire::model("Neg", {{"1", "n"}}));
+  const Called mixed = call_rlx({"run", mono, "--input", "x0=" + sound + "@16000"});
+  EXPECT_EQ(mixed.exit_code, 0) << mixed.err;
+  EXPECT_THAT(mixed.out, HasSubstr("[1,8]"));
+  expect_error(3, {"run", mono, "--input", "x0=" + sound + "@0"}, "The sample rate (0)");
+}
+
 TEST_F(Command, RunTellsWhatItAssumed) {
   const Called called = call_rlx({"run", model});
   EXPECT_EQ(called.exit_code, 0) << called.err;

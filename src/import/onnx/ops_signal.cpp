@@ -5,6 +5,7 @@
 
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
+#include "rlx/signal.hpp"
 
 namespace rlx::onnx {
 namespace {
@@ -121,23 +122,38 @@ void stft(NodeContext& c) {
 
 // ---- windows ------------------------------------------------------------------------------------
 
-// a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N); N is the size, or one less for symmetric windows.
-void cosine_window(NodeContext& c, double a0, double a1, double a2) {
+std::int64_t window_size(NodeContext& c) {
   const auto size = scalar_operand(c, 0, "size");
   if (size < 0 || size > (1 << 24)) fail("The size ({}) of the window is wrong.", size);
-  const bool periodic = c.flag("periodic", true);
-  const double period = static_cast<double>(periodic ? size : size - 1);
-  std::vector<double> values;
-  for (std::int64_t n = 0; n < size; ++n) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(n) / period;
-    values.push_back(size == 1 ? 1 : a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
-  }
+  return size;
+}
+
+void put_window(NodeContext& c, std::int64_t size, const std::vector<double>& values) {
   c.set(constant_of(c, c.element_type("output_datatype", f32), {size}, values));
 }
 
-void hann_window(NodeContext& c) { cosine_window(c, 0.5, 0.5, 0); }
-void hamming_window(NodeContext& c) { cosine_window(c, 25.0 / 46, 21.0 / 46, 0); }
-void blackman_window(NodeContext& c) { cosine_window(c, 0.42, 0.5, 0.08); }
+void named_window(NodeContext& c, Window kind) {
+  const std::int64_t size = window_size(c);
+  if (size == 0) return put_window(c, 0, {});
+  const Tensor points = window(kind, size, c.flag("periodic", true));
+  put_window(c, size, {points.as<double>().begin(), points.as<double>().end()});
+}
+
+void hann_window(NodeContext& c) { named_window(c, Window::hann); }
+void blackman_window(NodeContext& c) { named_window(c, Window::blackman); }
+
+// 25/46 - 21/46 cos(2 pi n / N), where SciPy and rlx::window have 0.54 and 0.46; N is the size, or
+// one less for symmetric windows.
+void hamming_window(NodeContext& c) {
+  const std::int64_t size = window_size(c);
+  const double period = static_cast<double>(c.flag("periodic", true) ? size : size - 1);
+  std::vector<double> values;
+  for (std::int64_t n = 0; n < size; ++n) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(n) / period;
+    values.push_back(size == 1 ? 1 : (25 - 21 * std::cos(angle)) / 46);
+  }
+  put_window(c, size, values);
+}
 
 double real_operand(NodeContext& c, int input) {
   const auto numbers = c.known_reals(c.in(input));
