@@ -6,6 +6,20 @@
 #include "runtime/overlap.hpp"
 
 namespace rlx {
+namespace {
+
+/// Do the first elements of `whole` lie as `part` wants them? They do where the outermost axis of
+/// more than one row is the one that is cut.
+bool is_begin_of(const Dims& part, const Dims& whole) {
+  std::size_t axis = 0;
+  while (axis < part.size() && part[axis] == whole[axis] && whole[axis] == 1) ++axis;
+  for (++axis; axis < part.size(); ++axis) {
+    if (part[axis] != whole[axis]) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Status CompiledGraph::set_active_extent(
     std::optional<std::pair<std::int64_t, std::int64_t>> extent) {
@@ -47,13 +61,21 @@ Status CompiledGraph::set_active_extent(
     RLX_TRY(impl.hand_experts_to(*program));
   }
   impl.cropped.clear();
-  for (const IoInfo& input : program->inputs) impl.cropped.emplace_back(input.dtype, input.dims);
+  for (std::size_t i = 0; i < impl.inputs.size(); ++i) {
+    const IoInfo& input = program->inputs[i];
+    const bool stays = is_begin_of(input.dims, impl.inputs[i].dims);
+    impl.cropped.push_back(stays ? Tensor() : Tensor(input.dtype, input.dims));
+  }
   impl.active = program.get();
   return {};
 }
 
 Status CompiledGraph::Impl::run_active() {
   for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (cropped[i].empty()) {
+      active->slots[i] = slots[i];
+      continue;
+    }
     const IoInfo& info = inputs[i];
     const TensorView whole(info.dtype, info.dims, static_cast<const std::byte*>(slots[i]));
     copy_overlap(whole, {info.dtype, cropped[i].dims(), cropped[i].mutable_data()});

@@ -249,6 +249,25 @@ TEST_F(Buckets, an_active_extent_runs_the_live_rows) {
   expect_same(program.run({{"x", x}}).value(), whole);
 }
 
+/// Inputs whose first rows are the live ones are read where they are, others are copied.
+TEST_F(Buckets, an_active_extent_cuts_any_axis) {
+  Graph graph;
+  const Value a = graph.input("a", f32, {1, "rows", 6});
+  const Value b = graph.input("b", f32, {3, "rows"});
+  const Value c = graph.input("c", f32, {"rows"});
+  const Value d = graph.input("d", f32, {3, 1});
+  graph.output("y", sum(a, {0, 2}) + b * c + d);
+  CompiledGraph program = session.compile(graph, {.dims = {{"rows", 8}}}).value();
+  const Tensor ta = noise({1, 8, 6}, 1), tb = noise({3, 8}, 2), tc = noise({8}, 3),
+               td = noise({3, 1}, 4);
+  const std::vector<NamedInput> inputs{{"a", ta}, {"b", tb}, {"c", tc}, {"d", td}};
+  const Outputs whole = program.run(inputs).value();
+  ASSERT_TRUE(program.set_active_extent({{3, 8}}).ok());
+  const Outputs live = program.run(inputs).value();
+  for (std::size_t i = 0; i < 24; ++i)
+    EXPECT_NEAR(live["y"].as<float>()[i], i % 8 < 3 ? whole["y"].as<float>()[i] : 0, 1e-5) << i;
+}
+
 TEST_F(Buckets, a_set_weight_reaches_the_active_extent) {
   CompiledGraph program = session.compile(per_row(), {.dims = {{"rows", 8}}}).value();
   const Tensor x = noise({2, 8, 16}, 5), w = noise({16, 24}, 11);
