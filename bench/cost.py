@@ -1,71 +1,63 @@
 #!/usr/bin/env python3
 """Predicted times beside measured ones, for models and generated graphs, on 1 and 2 threads.
 
-usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 3] [--threads 1,2] [--generated 40]
-               [--only PART] [--markdown FILE] [MODEL[:dim=n,...] ...]
+usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 5] [--threads 1,2] [--generated]
+               [--only PART] [--table FILE] [--again] [--realtime PRIORITY] [--fusion]
+               [--markdown FILE]
+               [MODEL[:dim=n,...] ...]
 
 Predictions come from `rlx explain --json` in a process that never ran the model; measured times
-from `rlx bench --json --profile`, the least of --rounds processes for each kernel. With --corpus
-the models of its folders models and onnx/light count too. Kernels under 20 ns are left out of the
-errors: they are near what the clock can tell. The machine should be quiet; the load is printed.
+from `rlx bench --json --profile`: the least of --rounds processes' medians for each kernel and
+program, the rounds going over all programs. With --corpus the models of its folders models and onnx/light count too. Kernels under
+20 ns are left out of the errors: they are near what the clock can tell.
+
+--realtime runs the measured processes with that real-time priority (chrt -f), so that others who
+work on the machine wait; two programs of one priority stand in each other's way. --table writes one line for each kernel and each program; with --again
+the measured times come from that file and only the predictions are made anew. --fusion measures
+each program with fusion off, too.
 """
 import argparse
+import csv
 import glob
 import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
+import cost_graphs
+
 LEAST_US = 0.02
+FIELDS = ["program", "threads", "index", "kind", "kernel_threads", "predicted_us", "measured_us",
+          "bound", "flops", "bytes", "shape", "region"]
 
 
-def text_of(kind, a, b, c):
-    """A graph in the text form."""
-    lines = [f'%0 = input() {{name = "x", dtype = f32, shape = [{a}, {b}]}}']
-    if kind == "matmul":
-        lines.append(f'%1 = input() {{name = "w", dtype = f32, shape = [{b}, {c}]}}')
-        lines.append("%2 = dot_general(%0, %1) {a_batch = [], b_batch = [], "
-                     "a_contract = [1], b_contract = [0]}")
-        lines.append("%3 = tanh(%2)")
-    elif kind == "softmax":
-        lines.append("%3 = softmax(%0) {axis = 1}")
-    elif kind == "chain":
-        lines += ["%1 = exp(%0)", "%2 = add(%1, %0)", "%4 = sqrt(%1)", "%3 = mul(%2, %4)"]
-    elif kind == "sum":
-        lines.append("%1 = mul(%0, %0)")
-        lines.append("%3 = reduce(%1) {kind = sum, axes = [1], keep_dims = false}")
-    elif kind == "transpose":
-        lines += ["%1 = transpose(%0) {perm = [1, 0]}", "%3 = tanh(%1)"]
-    return "rlx 1\ngraph {\n  " + "\n  ".join(lines) + '\n  output "y" = %3\n}\n'
-
-
-def generated(count, folder):
-    shapes = [(1, 64, 128), (4, 256, 256), (16, 768, 384), (64, 100, 500), (100, 333, 70),
-              (128, 384, 384), (256, 1024, 512), (1000, 64, 30)]
-    specs = [(kind, *shape) for shape in shapes
-             for kind in ("matmul", "softmax", "chain", "sum", "transpose")]
-    paths = []
-    for spec in specs[:count]:
-        path = os.path.join(folder, "_".join(map(str, spec)) + ".rlx")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text_of(*spec))
-        paths.append(path)
-    return paths
-
-
-def call(rlx, verb, spec, threads, *options):
+def call(options, verb, spec, threads, *more, environment=None):
     path, _, binding = spec.partition(":")
-    command = [rlx, verb, path, "--json", "--threads", str(threads), *options]
+    command = [options.rlx, verb, path, "--json", "--threads", str(threads), *more]
     for item in filter(None, binding.split(",")):
         command += ["--dim", item]
     case = os.path.join(os.path.dirname(path), "test_data_set_0")
     if os.path.isdir(case) and not binding:
         command += ["--case", case]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if options.realtime:
+        command = ["chrt", "-f", str(options.realtime), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False,
+                          env={**os.environ, **(environment or {})})
     if done.returncode:
         raise RuntimeError(done.stderr.strip()[-200:])
     return json.loads(done.stdout)
+
+
+def measure(options, spec, threads, least):
+    """Times one short process more; `least` keeps the least medians of all of them."""
+    run = call(options, "bench", spec, threads, "--profile", "--seconds", "0.1")
+    times = [run["median_ms"] * 1e3] + [kernel["median_us"] for kernel in run["profile"]]
+    key = name_of(spec), threads
+    before = least.get(key, (times, None))[0]
+    least[key] = ([min(pair) for pair in zip(times, before)],
+                  [kernel["shape"] for kernel in run["profile"]])
 
 
 def quantile(values, share):
@@ -73,80 +65,196 @@ def quantile(values, share):
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else float("nan")
 
 
-def compare(rlx, spec, threads, rounds):
-    predicted = call(rlx, "explain", spec, threads)
-    runs = [call(rlx, "bench", spec, threads, "--profile", "--seconds", "0.1")
-            for _ in range(rounds)]
-    kernels = []
+def name_of(spec):
+    path, _, binding = spec.partition(":")
+    parts = path.removesuffix("/model.onnx").removesuffix(".rlx").removesuffix(".onnx").split("/")
+    name = "/".join(parts[-2:]) if path.endswith("/model.onnx") else parts[-1]
+    return f"{name}:{binding}" if binding else name
+
+
+def rows_of(options, spec, threads, least, known):
+    """The lines of the table: the program's own (index -1), then its kernels."""
+    name = name_of(spec)
+    if options.again and (name, threads, -1) not in known:
+        return []
+    predicted = call(options, "explain", spec, threads)
+    program = {"index": -1, "kind": "program", "bytes": predicted["plan_io"]["device_traffic_bytes"],
+               "kernel_threads": max(k["threads"] for k in predicted["kernels"]),
+               "predicted_us": predicted["predicted_ms"] * 1e3,
+               "flops": sum(k["flops"] for k in predicted["kernels"]),
+               "region": len(predicted["kernels"])}
+    rows = [program]
     for i, kernel in enumerate(predicted["kernels"]):
-        measured = min(run["profile"][i]["median_us"] for run in runs)
-        kernels.append((kernel["name"], kernel["predicted_us"], measured))
-    whole = min(run["median_ms"] for run in runs)
-    return predicted["predicted_ms"], whole, kernels
+        rows.append({"index": i, "kind": kernel["name"], "kernel_threads": kernel["threads"],
+                     "predicted_us": kernel["predicted_us"], "bound": kernel["bound"],
+                     "flops": kernel["flops"], "bytes": kernel["bytes"],
+                     "region": kernel["region"]})
+    for row in rows:
+        row["program"], row["threads"] = name, threads
+        if options.again:
+            before = known.get((name, threads, row["index"]), {})
+            same = all(str(row[f]) == str(before.get(f))
+                       for f in ("kind", "region", "kernel_threads"))
+            # Where the plan is another one now there is nothing to compare with.
+            if same or row is program:
+                row["measured_us"], row["shape"] = before["measured_us"], before["shape"]
+        else:
+            times, shapes = least[name, threads]
+            row["measured_us"] = times[row["index"] + 1]
+            row["shape"] = shapes[row["index"]] if row["index"] >= 0 else ""
+    return [row for row in rows if "measured_us" in row]
 
 
-def error(pair):
-    return abs(pair[0] / pair[1] - 1)
+def fusion_row(options, spec, threads, rows):
+    """The same program with fusion off: its time, bytes moved and kernels beside the plan's."""
+    off = {"RLX_DISABLE_FUSION": "1"}
+    plain = call(options, "explain", spec, threads, environment=off)
+    times = {"on": [], "off": []}
+    for _ in range(min(options.rounds, 3)):
+        for key, environment in (("on", None), ("off", off)):
+            run = call(options, "bench", spec, threads, "--seconds", "0.1",
+                       environment=environment)
+            times[key].append(run["median_ms"] * 1e3)
+    return {"name": rows[0]["program"], "threads": threads, "kernels": rows[0]["region"],
+            "bytes": rows[0]["bytes"], "us": min(times["on"]), "kernels_off": len(plain["kernels"]),
+            "bytes_off": plain["plan_io"]["device_traffic_bytes"], "us_off": min(times["off"])}
 
 
-def main():
+def error(row):
+    return abs(float(row["predicted_us"]) / float(row["measured_us"]) - 1)
+
+
+def summary_of(table):
+    """Errors by number of threads and by kind of kernel, as lines."""
+    lines = []
+    for threads in sorted({row["threads"] for row in table}):
+        own = [row for row in table if row["threads"] == threads]
+        kernels = [r for r in own if r["index"] >= 0 and float(r["measured_us"]) >= LEAST_US]
+        errors = [error(row) for row in kernels]
+        whole = [error(row) for row in own if row["index"] < 0]
+        lines.append(f"{threads} thread(s): {len(errors)} kernels: median "
+                     f"{quantile(errors, .5):.1%}, p90 {quantile(errors, .9):.1%}; "
+                     f"{len(whole)} programs: median {statistics.median(whole):.1%}, "
+                     f"worst {max(whole):.1%}")
+        for kind in sorted({row["kind"] for row in kernels}):
+            part = [error(row) for row in kernels if row["kind"] == kind]
+            lines.append(f"  {kind}: {len(part)} kernels, median {quantile(part, .5):.1%}, "
+                         f"p90 {quantile(part, .9):.1%}")
+    return lines
+
+
+def regret_of(table):
+    """How much longer a program takes with two threads allowed than in the better of the two."""
+    times = {}
+    for row in table:
+        if row["index"] < 0:
+            times.setdefault(row["program"], {})[row["threads"]] = float(row["measured_us"])
+    worst = sorted((own[max(own)] / min(own.values()), name)
+                   for name, own in times.items() if len(own) > 1)[::-1][:5]
+    return ["choice of threads, worst: " + ", ".join(f"{r:.2f}x {name}" for r, name in worst)
+            ] if worst else []
+
+
+def fusion_lines(rows):
+    if not rows:
+        return []
+    lines = ["", "| program | threads | kernels | off | KB moved | off | us | off | ratio |",
+             "|---|---|---|---|---|---|---|---|---|"]
+    product = 1.0
+    for row in rows:
+        ratio = row["us"] / row["us_off"]
+        product *= max(1.0, ratio) ** (1 / len(rows))
+        lines.append(f"| {row['name']} | {row['threads']} | {row['kernels']} | "
+                     f"{row['kernels_off']} | {row['bytes'] / 1e3:.1f} | "
+                     f"{row['bytes_off'] / 1e3:.1f} | {row['us']:.2f} | {row['us_off']:.2f} | "
+                     f"{ratio:.2f} |")
+    worst = max(row["us"] / row["us_off"] for row in rows)
+    return [f"regret against fusion off: worst {worst:.2f}x, geomean {product:.3f}x"] + lines
+
+
+def read_table(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return {(r["program"], int(r["threads"]), int(r["index"])): r for r in rows}
+
+
+def write_table(path, table):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, delimiter="\t", extrasaction="ignore", restval="")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rlx", required=True)
     parser.add_argument("--corpus")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--generated", type=int, default=40)
+    parser.add_argument("--generated", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--table")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--realtime", type=int, default=0)
+    parser.add_argument("--fusion", action="store_true")
     parser.add_argument("--markdown")
     parser.add_argument("models", nargs="*")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def specs_of(options, folder):
     specs = list(options.models)
     if options.corpus:
-        specs += sorted(glob.glob(options.corpus + "/models/*/*/*.onnx"))
+        specs += sorted(glob.glob(options.corpus + "/models/*/*/model.onnx"))
         specs += sorted(glob.glob(options.corpus + "/onnx/light/*/model.onnx"))
-    lines, kernels, programs, regret = [], {}, {}, []
-    with tempfile.TemporaryDirectory() as folder:
-        specs += generated(options.generated, folder)
-        for spec in [s for s in specs if options.only in s]:
-            times = {}
-            name = spec.removesuffix("/model.onnx")
-            name = "/".join(name.split("/")[-2 if spec.endswith(".onnx") else -1:])
-            for threads in map(int, options.threads.split(",")):
+    if options.generated:
+        specs += cost_graphs.write_graphs(folder)
+    return [spec for spec in specs if options.only in spec]
+
+
+def measure_all(options, specs, counts):
+    """Rounds over all programs, so that the processes of one program lie far apart in time."""
+    least, failed = {}, set()
+    for _ in range(0 if options.again else options.rounds):
+        for spec in specs:
+            for threads in counts:
                 try:
-                    predicted, measured, rows = compare(options.rlx, spec, threads, options.rounds)
+                    if spec not in failed:
+                        measure(options, spec, threads, least)
                 except (RuntimeError, KeyError) as failure:
-                    print(f"{name}: {failure}", flush=True)
-                    break
-                times[threads] = measured
-                programs.setdefault(threads, []).append((predicted, measured))
-                kernels.setdefault(threads, []).extend(rows)
-                lines.append(f"| {name} | {threads} | {predicted:.4f} | {measured:.4f} | "
-                             f"{predicted / measured:.2f} |")
-                print(lines[-1], flush=True)
-            if len(times) > 1:
-                regret.append((times[max(times)] / min(times.values()), name))
-    summary = [f"load while measuring: {os.getloadavg()[0]:.1f}"]
-    for threads, rows in kernels.items():
-        counted = [row for row in rows if row[2] >= LEAST_US]
-        errors = [error(row[1:]) for row in counted]
-        whole = [error(pair) for pair in programs[threads]]
-        summary.append(f"{threads} thread(s): {len(errors)} kernels: median "
-                       f"{quantile(errors, .5):.1%}, p90 {quantile(errors, .9):.1%}; "
-                       f"{len(whole)} programs: median {statistics.median(whole):.1%}, "
-                       f"worst {max(whole):.1%}")
-        for kind in sorted({row[0] for row in counted}):
-            own = [error(row[1:]) for row in counted if row[0] == kind]
-            summary.append(f"  {kind}: {len(own)} kernels, median {quantile(own, .5):.1%}, "
-                           f"p90 {quantile(own, .9):.1%}")
-    if regret:
-        worst, name = max(regret)
-        summary.append(f"choice of threads: worst {worst:.2f}x the better ({name})")
+                    print(f"{name_of(spec)}: {failure}", file=sys.stderr, flush=True)
+                    failed.add(spec)
+    return least, [spec for spec in specs if spec not in failed]
+
+
+def main():
+    options = arguments()
+    known = read_table(options.table) if options.again else {}
+    counts = list(map(int, options.threads.split(",")))
+    table, fusion, lines = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        least, specs = measure_all(options, specs_of(options, folder), counts)
+        for spec in specs:
+            for threads in counts:
+                rows = rows_of(options, spec, threads, least, known)
+                if options.fusion and rows:
+                    fusion.append(fusion_row(options, spec, threads, rows))
+                for program in rows[:1]:
+                    predicted, measured = program["predicted_us"], float(program["measured_us"])
+                    lines.append(f"| {program['program']} | {threads} | {predicted:.2f} | "
+                                 f"{measured:.2f} | {predicted / measured:.2f} |")
+                table += rows
+    summary = [f"load at the end: {os.getloadavg()[0]:.1f}", *summary_of(table),
+               *regret_of(table), *fusion_lines(fusion)]
     print("\n".join(summary))
+    if options.table:
+        write_table(options.table + (".again" if options.again else ""), table)
     if options.markdown:
+        head = ["", "| program | threads | predicted us | measured us | ratio |",
+                "|---|---|---|---|---|"]
         with open(options.markdown, "w", encoding="utf-8") as file:
-            file.write("\n".join(summary) + "\n\n| program | threads | predicted ms | "
-                       "measured ms | ratio |\n|---|---|---|---|---|\n" + "\n".join(lines) + "\n")
+            file.write("\n".join(summary + head + lines) + "\n")
 
 
 if __name__ == "__main__":

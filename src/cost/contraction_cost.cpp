@@ -24,6 +24,8 @@ class ContractionCost {
   void add_to(KernelWork& work) {
     work.items = static_cast<double>(plan_.work_items);
     if (plan_.work_items == 0) return;
+    add_lines(work);
+    if (codegen::is_dots(contraction_, plan_, a_dtype_, b_dtype_)) return add_dots(work);
     const double batches = d(plan_.batches), column_blocks = d(plan_.column_blocks);
     const double tall = d(plan_.row_blocks - plan_.short_blocks);
     const double calls = batches * column_blocks;
@@ -44,16 +46,17 @@ class ContractionCost {
       work.flops += rows.flops;
     }
     add_streams(work);
-    work.b_share = sequential_share * taps_inside();
+    work.b_share = taps_inside();
     // B arrives while the first block of rows is made, A while the first block of columns is.
     const double a = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
     const double b = d(plan_.columns) * d(plan_.depth) * static_cast<double>(size_of(b_dtype_));
     const double c = d(plan_.rows) * d(plan_.columns) * 4;
     work.beside = (a / column_blocks + b / d(plan_.row_blocks) + c) / (a + b + c);
     // The processor asks ahead; and whole rows read B again for every group.
-    constexpr double ahead = 2.5;
+    constexpr double ahead = 1.5;
     work.beside = std::min(1.0, ahead * work.beside);
     if (plan_.whole_rows && plan_.row_groups > 1) work.beside = 1;
+    work.far_beside = 0.4;
   }
 
  private:
@@ -74,7 +77,7 @@ class ContractionCost {
     const double multiply = registers / model_.fma_per_cycle *
                             (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
     // Many rows at no constant distance have their addresses in memory.
-    const double addresses = scattered() && rows > 8 ? d(rows) : 0;
+    const double addresses = scattered() && rows > 8 ? 0.2 * d(rows) : 0;
     const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;
     const double latency = model_.fma_latency / sets;
     double ns = std::max({multiply, loads, latency}) * model_.cycle;
@@ -88,7 +91,7 @@ class ContractionCost {
 
   double block(std::int64_t rows) const {
     // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
-    const double ends = (model_.fma_latency + d(rows) * plan_.vectors) * model_.cycle;
+    const double ends = (model_.fma_latency + 0.5 * d(rows) * plan_.vectors) * model_.cycle;
     return d(plan_.panel_steps) * step(rows) + ends;
   }
 
@@ -132,6 +135,8 @@ class ContractionCost {
 
   /// Blocks that touch the border find the rows of every tap anew.
   double border_ns() const {
+    // Every row asks whether it lies inside; many need more registers than there are.
+    const double tap = model_.tap * std::pow(d(plan_.block_rows) / 6, 1.2);
     if (plan_.guards.empty()) return 0;
     constexpr double long_run = 16;
     const double taps = d(plan_.depth) / std::max(1.0, d(plan_.k.back().extent));
@@ -143,7 +148,7 @@ class ContractionCost {
       // A block has many rows: one at the border is enough.
       share = std::min(1.0, (1 - inside) * std::sqrt(d(plan_.block_rows)) + 0.02);
     }
-    return share * d(plan_.row_blocks) * taps * model_.tap;
+    return share * d(plan_.row_blocks) * taps * tap;
   }
 
   /// The share of positions at which no tap leaves A in this guard's dim.
@@ -174,6 +179,8 @@ class ContractionCost {
         const bool alone = std::abs(stride) > 1 || !access.indirect.empty();
         loads += alone ? plan_.lanes : 1;
         if (alone) alu += model_.gather_lane_ns * plan_.lanes;
+        for (const loop::Guard& guard : access.guards)
+          alu += (guard.coefficients.back() != 0 ? 2.5 * guard_cycles : 1) * model_.cycle;
         if (narrow(buffers_[static_cast<std::size_t>(access.buffer)].dtype))
           alu += model_.narrow_ns;
         continue;
@@ -189,8 +196,52 @@ class ContractionCost {
     }
     const double one = std::max({alu, loads / model_.loads_per_cycle * model_.cycle,
                                  stores / model_.stores_per_cycle * model_.cycle});
+    // Stores under a mask that lie in the same few bytes wait for each other.
+    const bool crowded = plan_.columns < 4 && model_.machine.masks;
+    const double waits = crowded ? d(plan_.batches) * d(plan_.rows) * masked_store_cycles : 0;
     // The last tile has nobody to hide behind.
-    return tiles * one + 4 * alu;
+    return tiles * one + 4 * alu + waits * model_.cycle;
+  }
+
+  /// Lines of A that are copied before the rows that read them.
+  void add_lines(KernelWork& work) const {
+    if (plan_.line.segments == 0) return;
+    const double vector = model_.machine.vector_bytes;
+    const double lines = d(plan_.line.count());
+    const double element = static_cast<double>(size_of(a_dtype_)) * d(plan_.line.channels);
+    const double bytes = lines * d(plan_.line.valid_end - plan_.line.valid_begin) * element;
+    const double segments = d(plan_.batches);
+    work.compute += segments * bytes / vector * model_.cycle * 1.2;
+    work.overhead += segments * lines * 4 * model_.loop;
+    // What is too long for L1 is written to L2, and read from there.
+    if (bytes <= 0.7 * d(model_.cache_bytes[0])) return;
+    work.read[1] += segments * 2 * bytes;
+    work.written[1] += segments * bytes;
+  }
+
+  /// Dot products: a block of rows runs along k in registers of lanes, which are added up in the
+  /// end.
+  void add_dots(KernelWork& work) const {
+    const double lanes = plan_.lanes;
+    const double segments = plan_.line.segments > 0 ? d(plan_.batches) : 1;
+    const double blocks = segments * std::ceil(d(plan_.rows) / lanes);
+    const codegen::AddressDim& run = plan_.k.back();
+    const double steps = std::ceil(d(run.extent) / lanes), taps = d(plan_.depth) / d(run.extent);
+    // Rows that begin inside of a line of the cache take two accesses for a register.
+    const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(a_dtype_));
+    const bool aligned = plan_.m.front().a % line == 0 && (taps <= 1 || run.extent % line == 0);
+    const double loads = lanes * (aligned ? 1 : 1.9) + 1;
+    const double step = std::max(loads / model_.loads_per_cycle, lanes / model_.fma_per_cycle);
+    constexpr double joining = 2.4;  // cycles for each lane
+    double epilogue = 2 * model_.cycle;
+    for (const ScalarNode& node : contraction_.nodes)
+      epilogue += node_ns(node, contraction_.nodes, model_);
+    work.compute +=
+        blocks * ((taps * (steps * step + 4) + joining * lanes) * model_.cycle + epilogue);
+    if (plan_.line.segments == 0)
+      work.items = std::ceil(blocks / d(codegen::dot_blocks_per_item(plan_)));
+    work.overhead += work.items * model_.item;
+    work.flops += 2 * segments * d(plan_.rows) * d(plan_.depth);
   }
 
   /// Panels that items copy into their scratch.
@@ -216,16 +267,16 @@ class ContractionCost {
     // The panel comes back for every row block, unless it stays in L1.
     const double again = batches * d(plan_.column_blocks) *
                          (d(plan_.row_blocks) - (plan_.whole_rows ? groups : 1)) * panel;
-    if (panel > 0.8 * l1) work.read[panel > 0.8 * l2 ? 2 : 1] += sequential_share * again;
+    if (panel > 0.8 * l1) work.streamed[panel > 0.8 * l2 ? 2 : 1] += again;
     // A comes back for every column block.
     const double a_again = batches * (d(plan_.column_blocks) - 1) * a_bytes;
     const double a_kept = a_bytes / groups;  // whole rows are finished group by group
-    if (a_kept > 0.5 * l1) work.read[a_kept > 0.7 * l2 ? 2 : 1] += sequential_share * a_again;
+    if (a_kept > 0.5 * l1) work.streamed[a_kept > 0.7 * l2 ? 2 : 1] += a_again;
     if (plan_.whole_rows && groups > 1) {
       const double b_bytes = panel * d(plan_.column_blocks);
-      work.read[b_bytes > 0.7 * l2   ? 2
-                : b_bytes > 0.8 * l1 ? 1
-                                     : 0] += batches * (groups - 1) * b_bytes;
+      work.streamed[b_bytes > 0.7 * l2   ? 2
+                    : b_bytes > 0.8 * l1 ? 1
+                                         : 0] += batches * (groups - 1) * b_bytes;
     }
   }
 

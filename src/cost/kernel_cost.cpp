@@ -126,7 +126,7 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_read(of_b, kernel.buffers[b], b < residencies.size() ? &residencies[b] : nullptr, HUGE_VAL,
              model);
     for (std::size_t level = 0; level < level_count; ++level) {
-      const double less = level < 3 && !kernel.buffers[b].written ? 1 - work.b_share : 0;
+      const double less = kernel.buffers[b].written ? 0 : 1 - work.b_share * panel_time[level];
       work.read[level] += std::max(traffic.read[level] - less * of_b.read[level], 0.0);
       work.written[level] += traffic.written[level];
     }
@@ -136,24 +136,10 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_contraction(work, chain->first, kernel.buffers, model,
                     true);  // last: its rows are the items
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
-  } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
-    KernelWork second;
-    add_contraction(work, chain->first, kernel.buffers, model, true);
-    add_contraction(second, chain->second, kernel.buffers, model, true);
-    work.compute += second.compute;
-    work.overhead += second.overhead;
-    work.flops += second.flops;
-    // Items are groups of rows of one batch.
-    double batches = 1, rows = 1;
-    for (const std::int64_t extent : chain->first.batch_extents)
-      batches *= static_cast<double>(extent);
-    for (const std::int64_t extent : chain->first.m_extents) rows *= static_cast<double>(extent);
-    work.items = batches * std::clamp(rows / 24, 1.0, std::max(1.0, std::ceil(32 / batches)));
-    add_traffic(work, kernel, residencies, HUGE_VAL, model);
   } else {
     // R comes in one piece, too.
     add_traffic(work, kernel, residencies, HUGE_VAL, model);
-    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= sequential_share;
+    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= panel_time[level];
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
   }
   work.code_lines = code_lines_of(kernel);
@@ -169,6 +155,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.compute = work.compute * share + work.copied;
   time.overhead = model.kernel + work.overhead * share +
                   work.code_lines * model.code_line[static_cast<std::size_t>(code)];
+  double streamed = 0, alone = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
     double read = model.read[level], write = model.write[level];
     if (workers > 1) {
@@ -179,11 +166,17 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
         read *= less, write *= less;
       }
     }
-    time.memory += work.read[level] * share / read + work.written[level] * share / write;
+    const double reading = work.read[level] * share / read;
+    const double writing = work.written[level] * share / write;
+    // A core's own caches do both at once.
+    time.memory += level < 2 ? overlapped(reading, writing) : reading + writing;
+    if (level == 3) alone = reading * (1 - work.far_beside);
+    streamed += work.streamed[level] * share / read;
   }
+  time.compute = overlapped(time.compute, streamed);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
   const double beside = time.compute * work.beside;
-  time.ns = time.overhead + overlapped(beside, time.memory) + time.compute - beside;
+  time.ns = time.overhead + overlapped(beside, time.memory - alone) + alone + time.compute - beside;
   time.flops = work.flops;
   return time;
 }

@@ -33,10 +33,12 @@ struct KernelWork {
   double overhead = 0;
   double flops = 0;
   std::array<double, level_count> read{}, written{};  ///< bytes that come from, go to each level
+  std::array<double, level_count> streamed{};  ///< bytes read again, beside all of the compute
   double crossing = 0;    ///< bytes that come out of another core's cache with several workers
   double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;      ///< share of compute during which far data still arrives
-  double b_share = 1;     ///< of a contraction's B: the part that is read, and how fast
+  double far_beside = 1;  ///< share of the time of bytes from memory that is beside compute, too
+  double b_share = 1;     ///< of a contraction's B: the part that is read
   double code_lines = 8;  ///< cache lines of code that a call runs through
 };
 

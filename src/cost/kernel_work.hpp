@@ -5,8 +5,18 @@
 
 namespace rlx::cost {
 
-/// Time of reading bytes that lie in one piece (panels) beside that of the streams of nests.
-inline constexpr double sequential_share = 0.6;
+/// Time of reading panels once, each register needed at once, beside that of the streams of nests;
+/// by level.
+inline constexpr std::array<double, level_count> panel_time{1, 1.5, 0.75, 1};
+
+/// Cycles that the next row waits where a store under a mask covers what it loads.
+inline constexpr double masked_wait_cycles = 22;
+/// The same for a store behind another one of the same few bytes.
+inline constexpr double masked_store_cycles = 15;
+
+/// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as 64-bit
+/// integers, and the access is masked.
+inline constexpr double guard_cycles = 3;
 
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,

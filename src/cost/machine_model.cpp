@@ -76,16 +76,17 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   model.tap = 6;
   model.recurrent_step = 23;
   model.gather_lane_ns = 0.2;
-  model.code_line = {0, 0, 0.2, 25};
+  model.code_line = {0, 0, 0.2, 7};
   if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family >= 26) {
     name = "AMD Zen 5";
     width = 1;
-    model.cycle = 0.232;
-    model.cache_bytes = {48 << 10, 1 << 20, 16 << 20};
-    model.read = {500, 160, 60, 30};
-    model.write = {270, 140, 45, 20};
-    model.memory_all = 50;
-    model.l3_all = 110;
+    model.cycle = 0.255;
+    // Neighbours use L3, too.
+    model.cache_bytes = {48 << 10, 1 << 20, 8 << 20};
+    model.read = {440, 240, 95, 36};
+    model.write = {250, 200, 75, 24};
+    model.memory_all = 55;
+    model.l3_all = 200;
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {
     name = "AMD Zen 4";
     width = wide ? 2 : 1;

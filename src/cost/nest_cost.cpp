@@ -19,6 +19,11 @@ struct Body {
   double loads = 0;  ///< accesses of a register's width
   double stores = 0;
 
+  /// Where everything overlaps.
+  double longest(const MachineModel& model) const {
+    return std::max({alu, loads / model.loads_per_cycle * model.cycle,
+                     stores / model.stores_per_cycle * model.cycle});
+  }
   double ns(const MachineModel& model) const {
     const double load_ns = loads / model.loads_per_cycle * model.cycle;
     const double store_ns = stores / model.stores_per_cycle * model.cycle;
@@ -45,6 +50,7 @@ class NestCost {
       add_passes();
     }
     work.items = static_cast<double>(plan_.items);
+    work.streamed[1] += streamed_;
     work.compute += compute_;
     work.overhead += overhead_ + work.items * model_.item;
     for (const ScalarNode& node : nest_.nodes)
@@ -80,6 +86,12 @@ class NestCost {
     return std::ceil(static_cast<double>(plan_.lanes * bytes) / model_.machine.vector_bytes);
   }
 
+  /// What is computed twice because the last tile reaches back.
+  double whole_tiles() const {
+    const double along = extent(plan_.tile_dim());
+    return std::ceil(along / plan_.tile) * plan_.tile / along;
+  }
+
   // ---- one access of one vector ----
 
   bool is_turned(int access) const {
@@ -96,9 +108,13 @@ class NestCost {
     double& count = store ? body.stores : body.loads;
     double accesses = 1;
     if (!store && number >= 0 && is_turned(number)) {
-      body.alu += model_.cycle * std::log2(std::max(2U, plan_.lanes));
+      body.alu += 0.06 * model_.cycle * std::pow(plan_.lanes, 1.5) * whole_tiles();
+    } else if (!store && !lanes_differ && stride > 1 && stride <= 4 && plan_.lanes >= 4) {
+      // Whole registers are read and shuffled.
+      accesses = static_cast<double>(stride) * registers_of(dtype);
+      body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared;
     } else if (lanes_differ || std::abs(stride) > 1) {
-      body.alu += (store ? 1.5 : 1) * model_.gather_lane_ns * plan_.lanes * shared;
+      body.alu += model_.gather_lane_ns * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
       accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
@@ -108,7 +124,7 @@ class NestCost {
     count += accesses * shared;
     for (const loop::Guard& guard : access.guards) {
       const bool along = guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
-      body.alu += (along ? 4 : 1) * model_.cycle * shared;
+      body.alu += (along ? guard_cycles : 1) * model_.cycle * shared;
     }
     if (!access.indirect.empty()) body.alu += 3 * model_.cycle;
   }
@@ -296,7 +312,6 @@ class NestCost {
       body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile : 1) * wide *
                   (fused ? 1 : registers_of(node.dtype));
     }
-    compute_ += steps * body.ns(model_);
     // Behind the window: what is computed from the sums, and the stores.
     Body once;
     for (const ScalarNode& node : nest_.nodes) {
@@ -309,8 +324,33 @@ class NestCost {
       }
     }
     once.stores += static_cast<double>(nest_.stores.size());
-    compute_ += blocks * tile * vectors * once.ns(model_);
-    overhead_ += blocks * (model_.row_block / 2 + taps / tap_run * model_.loop);
+    // All of a block overlaps: its sums are independent of each other.
+    Body block;
+    const double ends = blocks * tile * vectors;
+    block.alu = steps * body.alu + ends * once.alu;
+    block.loads = steps * body.loads + ends * once.loads;
+    block.stores = ends * once.stores;
+    compute_ += block.longest(model_);
+    add_rows_again(column);
+    overhead_ += blocks * (0.5 + 0.3 * taps / tap_run) * model_.loop;
+  }
+
+  /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
+  /// all of them.
+  void add_rows_again(int column) {
+    double rows = 1;
+    for (int dim = nest_.parallel_dims; dim + 1 < plan_.rank(); ++dim) rows *= extent(dim);
+    for (const loop::Access& access : nest_.accesses) {
+      const auto stride = [&](int dim) {
+        return std::abs(access.strides[static_cast<std::size_t>(dim)]);
+      };
+      if (stride(column) == 0 || stride(plan_.rank() - 1) == 0) continue;
+      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+      const double element = static_cast<double>(size_of(buffer.dtype));
+      const double row = extent(column) * static_cast<double>(stride(column)) * element;
+      if (rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0])) continue;
+      streamed_ += (rows - 1) * panel_time[1] * static_cast<double>(buffer.elements) * element;
+    }
   }
 
   // ---- passes ----
@@ -398,6 +438,14 @@ class NestCost {
     if (across) overhead_ += w.rows * joins * model_.join;
   }
 
+  bool in_place() const {
+    return std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const loop::Store& store) {
+      return std::any_of(
+          nest_.accesses.begin(), nest_.accesses.end(),
+          [&](const loop::Access& access) { return access.buffer == store.access.buffer; });
+    });
+  }
+
   void add_last_pass() {
     const int pass = plan_.levels + 1;
     Body body, row, once;
@@ -422,11 +470,13 @@ class NestCost {
     }
     const Walk w = walk();
     if (inner) {
-      body.stores += 0;
       compute_ += w.rows * w.vectors * body.ns(model_);
       compute_ += (plan_.levels > 0 ? w.blocks : w.entries) * row.ns(model_);
       overhead_ += w.entries * model_.loop;
     }
+    const double along = extent(plan_.vector_dim);
+    if (inner && in_place() && model_.machine.masks && std::fmod(along, plan_.lanes) != 0)
+      overhead_ += w.entries * masked_wait_cycles * model_.cycle;
     compute_ += w.rows * w.vectors * kept_stores_ * model_.cycle / model_.stores_per_cycle;
     if (once.stores > 0) compute_ += w.rows * once.ns(model_);
   }
@@ -440,6 +490,7 @@ class NestCost {
   DimSet row_dims_ = 0;
   double kept_stores_ = 0;
   double compute_ = 0, overhead_ = 0;
+  double streamed_ = 0;  ///< bytes that come from L2 again
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
                 (2 * d(r.gates) * d(r.units) + flops);
   // R is read anew at every step.
   const double r_bytes = d(r.gates) * d(r.units) * panels * d(r.panel_width) * 4;
-  const double again = sequential_share * (walks - d(r.directions)) * r_bytes;
+  const double again = panel_time[1] * (walks - d(r.directions)) * r_bytes;
   if (r_bytes > 0.8 * d(model.cache_bytes[0])) {
     work.read[r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1] += again;
   }

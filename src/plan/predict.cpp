@@ -231,7 +231,9 @@ class Predictor {
       if (buffer.storage != Storage::arena) bytes += static_cast<double>(buffer.bytes());
     }
     std::size_t level = 0;
-    while (level < 3 && bytes > 0.7 * static_cast<double>(model_.cache_bytes[level])) ++level;
+    while (level < 2 && bytes > 0.7 * static_cast<double>(model_.cache_bytes[level])) ++level;
+    // Code is little, and stays longer than data does.
+    if (bytes > 4 * static_cast<double>(model_.cache_bytes[2])) ++level;
     return static_cast<cost::Level>(level);
   }
 

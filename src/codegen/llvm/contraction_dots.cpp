@@ -28,9 +28,7 @@ class DotEmitter {
     a_ = bytes_at(emitter_.buffers[contraction_.a_buffer], contraction_.a_offset * bytes);
     b_ = bytes_at(emitter_.buffers[contraction_.b_buffer], contraction_.b_offset * bytes);
     if (copy_lines_) return emit_segments();
-    constexpr std::int64_t wanted_items = 64, least_operations = 100'000;
-    const std::int64_t least = least_operations / (2 * lanes_ * plan_.depth) + 1;
-    const std::int64_t group = std::max(least, (blocks_ + wanted_items - 1) / wanted_items);
+    const std::int64_t group = dot_blocks_per_item(plan_);
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) {
       Value* first = builder_.CreateMul(item, emitter_.i64(group));
       Value* last = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
@@ -190,30 +188,7 @@ class DotEmitter {
 }  // namespace
 
 bool suits_dots(const ContractionContext& context) {
-  const loop::Contraction& c = context.contraction;
-  const ContractionPlan& plan = context.plan;
-  const AddressDim& run = plan.k.back();
-  const bool floats = c.accumulator == DType::f32 && context.a_dtype() == DType::f32 &&
-                      context.b_dtype() == DType::f32;
-  if (!floats || c.n != 1 || c.b_packed || !c.batch_extents.empty()) return false;
-  if (!c.row_epilogue.nodes.empty() || !plan.guards.empty() || plan.m.size() != 1) return false;
-  if (run.a != 1 || run.b != 1 || run.extent < plan.lanes || plan.rows < plan.lanes) return false;
-  std::vector<Integers> strides;
-  const auto simple = [&](const loop::Access& access) {
-    strides.emplace_back(access.strides.begin(), access.strides.end() - 1);
-    return access.guards.empty() && access.indirect.empty();
-  };
-  for (const loop::Store& store : c.stores) {
-    if (!simple(store.access)) return false;
-    // Rows that two blocks compute must not read what they write.
-    for (const loop::Access& access : c.accesses) {
-      if (access.buffer == store.access.buffer) return false;
-    }
-  }
-  if (!std::all_of(c.accesses.begin(), c.accesses.end(), simple)) return false;
-  const auto index = [](const ScalarNode& node) { return node.op == ScalarOp::domain_index; };
-  if (std::any_of(c.nodes.begin(), c.nodes.end(), index)) return false;
-  return plan.line.segments > 0 || merge_dims(c.m_extents, strides).size() <= 1;
+  return is_dots(context.contraction, context.plan, context.a_dtype(), context.b_dtype());
 }
 
 KernelShape emit_dots(const ContractionContext& context) { return DotEmitter(context).emit(); }

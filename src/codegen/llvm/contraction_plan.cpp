@@ -289,4 +289,36 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   return plan;
 }
 
+bool is_dots(const loop::Contraction& c, const ContractionPlan& plan, DType a_dtype,
+             DType b_dtype) {
+  const AddressDim& run = plan.k.back();
+  const bool floats = c.accumulator == DType::f32 && a_dtype == DType::f32 && b_dtype == DType::f32;
+  if (!floats || c.n != 1 || c.b_packed || !c.batch_extents.empty()) return false;
+  if (!c.row_epilogue.nodes.empty() || !plan.guards.empty() || plan.m.size() != 1) return false;
+  if (run.a != 1 || run.b != 1 || run.extent < plan.lanes || plan.rows < plan.lanes) return false;
+  std::vector<Integers> strides;
+  const auto simple = [&](const loop::Access& access) {
+    strides.emplace_back(access.strides.begin(), access.strides.end() - 1);
+    return access.guards.empty() && access.indirect.empty();
+  };
+  for (const loop::Store& store : c.stores) {
+    if (!simple(store.access)) return false;
+    // Rows that two blocks compute must not read what they write.
+    for (const loop::Access& access : c.accesses) {
+      if (access.buffer == store.access.buffer) return false;
+    }
+  }
+  if (!std::all_of(c.accesses.begin(), c.accesses.end(), simple)) return false;
+  const auto index = [](const ScalarNode& node) { return node.op == ScalarOp::domain_index; };
+  if (std::any_of(c.nodes.begin(), c.nodes.end(), index)) return false;
+  return plan.line.segments > 0 || merge_dims(c.m_extents, strides).size() <= 1;
+}
+
+std::int64_t dot_blocks_per_item(const ContractionPlan& plan) {
+  constexpr std::int64_t wanted_items = 64, least_operations = 100'000;
+  const std::int64_t blocks = (plan.rows + plan.lanes - 1) / plan.lanes;
+  const std::int64_t least = least_operations / (2 * plan.lanes * plan.depth) + 1;
+  return std::max(least, (blocks + wanted_items - 1) / wanted_items);
+}
+
 }  // namespace rlx::codegen

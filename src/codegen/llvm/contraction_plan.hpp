@@ -117,6 +117,14 @@ std::vector<AddressDim> merge(const std::vector<AddressDim>& dims);
 ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                                  const PlanMachine& machine);
 
+/// Whether the contraction becomes dot products (emit_dots): one column, of which B lies side by
+/// side along the run of k. A block of them has as many rows as a register has lanes.
+bool is_dots(const loop::Contraction& contraction, const ContractionPlan& plan, DType a_dtype,
+             DType b_dtype);
+
+/// Blocks of a work item of dot products whose A is read where it lies.
+std::int64_t dot_blocks_per_item(const ContractionPlan& plan);
+
 /// The dims of `extents` that are longer than 1, neighbours merged where every list in `strides`
 /// allows it. Result: dims with guards[i] = stride of list i.
 std::vector<AddressDim> merge_dims(const std::vector<std::int64_t>& extents,

@@ -1,0 +1,78 @@
+"""Generated graphs for cost.py, in the text form: kinds of ops over many shapes."""
+import os
+
+SHAPES = [(1, 64, 128), (4, 256, 256), (16, 768, 384), (64, 100, 500), (100, 333, 70),
+          (128, 384, 384), (256, 1024, 512), (1000, 64, 30)]
+# Channels, side of the image, channels out.
+IMAGES = [(3, 64, 16), (16, 40, 24), (32, 28, 64), (64, 14, 128), (96, 56, 24), (128, 7, 256)]
+MATRIX_KINDS = ("matmul", "softmax", "chain", "sum", "transpose", "norm", "join", "gather")
+IMAGE_KINDS = ("conv", "point", "depthwise", "pool")
+
+
+def matrix_lines(kind, a, b, c):
+    """The lines of a graph over f32[a, b]; the last value is %9."""
+    if kind == "matmul":
+        return [f'%1 = input() {{name = "w", dtype = f32, shape = [{b}, {c}]}}',
+                "%2 = dot_general(%0, %1) {a_batch = [], b_batch = [], "
+                "a_contract = [1], b_contract = [0]}", "%9 = tanh(%2)"]
+    if kind == "softmax":
+        return ["%9 = softmax(%0) {axis = 1}"]
+    if kind == "chain":
+        return ["%1 = exp(%0)", "%2 = add(%1, %0)", "%4 = sqrt(%1)", "%9 = mul(%2, %4)"]
+    if kind == "sum":
+        return ["%1 = mul(%0, %0)",
+                "%9 = reduce(%1) {kind = sum, axes = [1], keep_dims = false}"]
+    if kind == "transpose":
+        return ["%1 = transpose(%0) {perm = [1, 0]}", "%9 = tanh(%1)"]
+    if kind == "norm":
+        return [f"%1 = iota() {{dtype = f32, shape = [{b}], axis = 0}}",
+                "%9 = layer_norm(%0, %1, %1) {axis = 1, epsilon = 1e-5}"]
+    if kind == "join":
+        half = (b + 1) // 2
+        return [f"%1 = slice(%0) {{starts = [0, {b - half}], limits = [{a}, {b}], steps = [1, 1]}}",
+                f"%2 = slice(%0) {{starts = [0, 0], limits = [{a}, {half}], steps = [1, 1]}}",
+                "%3 = concat(%1, %2, %0) {axis = 1}",
+                "%9 = pad(%3) {low = [0, 1], high = [0, 2], mode = constant}"]
+    if kind == "gather":
+        return [f"%1 = iota() {{dtype = i64, shape = [{min(a, c)}], axis = 0}}",
+                "%2 = gather(%0, %1) {axis = 0}", "%9 = abs(%2)"]
+    raise ValueError(kind)
+
+
+def image_lines(kind, channels, out):
+    """The same over f32[1, channels, side, side]."""
+    taps = 1 if kind == "point" else 3
+    groups = channels if kind == "depthwise" else 1
+    border = taps // 2
+    if kind == "pool":
+        return ["%9 = window_reduce(%0) {kind = max, window = [3, 3], strides = [2, 2], "
+                "pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1], "
+                "count_include_pad = false, channels_last = false}"]
+    results = channels if kind == "depthwise" else out
+    return [f"%1 = iota() {{dtype = f32, shape = [{results}, {channels // groups}, {taps}, {taps}], "
+            "axis = 0}",
+            f"%2 = conv(%0, %1) {{strides = [1, 1], pad_low = [{border}, {border}], "
+            f"pad_high = [{border}, {border}], dilations = [1, 1], groups = {groups}, "
+            "transposed = false, output_padding = [], channels_last = false}", "%9 = relu(%2)"]
+
+
+def text_of(shape, lines):
+    dims = ", ".join(map(str, shape))
+    body = [f'%0 = input() {{name = "x", dtype = f32, shape = [{dims}]}}', *lines]
+    return "rlx 1\ngraph {\n  " + "\n  ".join(body) + '\n  output "y" = %9\n}\n'
+
+
+def write_graphs(folder):
+    """Writes every graph into the folder; the paths."""
+    texts = {}
+    for a, b, c in SHAPES:
+        for kind in MATRIX_KINDS:
+            texts[f"{kind}_{a}_{b}_{c}"] = text_of((a, b), matrix_lines(kind, a, b, c))
+    for channels, side, out in IMAGES:
+        for kind in IMAGE_KINDS:
+            texts[f"{kind}_{channels}_{side}_{out}"] = text_of(
+                (1, channels, side, side), image_lines(kind, channels, out))
+    for name, text in texts.items():
+        with open(os.path.join(folder, name + ".rlx"), "w", encoding="utf-8") as file:
+            file.write(text)
+    return [os.path.join(folder, name + ".rlx") for name in texts]
