@@ -8,13 +8,14 @@ usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 5] [--threads 1,2] [-
 
 Predictions come from `rlx explain --json` in a process that never ran the model; measured times
 from `rlx bench --json --profile`: the least of --rounds processes' medians for each kernel and
-program, the rounds going over all programs. With --corpus the models of its folders models and onnx/light count too. Kernels under
-20 ns are left out of the errors: they are near what the clock can tell.
+program, the rounds going over all programs. With --corpus the models of its folders models and
+onnx/light count too. Kernels under 20 ns are left out of the errors: they are near what the clock
+can tell.
 
---realtime runs the measured processes with that real-time priority (chrt -f), so that others who
-work on the machine wait; two programs of one priority stand in each other's way. --table writes one line for each kernel and each program; with --again
-the measured times come from that file and only the predictions are made anew. --fusion measures
-each program with fusion off, too.
+--realtime runs the processes with that real-time priority (chrt -f), so that others who work on
+the machine wait; two programs of one priority stand in each other's way. --table writes one line
+for each kernel and each program; with --again the measured times come from that file and only the
+predictions are made anew. --fusion measures each program with fusion off, too.
 """
 import argparse
 import csv
@@ -78,7 +79,8 @@ def rows_of(options, spec, threads, least, known):
     if options.again and (name, threads, -1) not in known:
         return []
     predicted = call(options, "explain", spec, threads)
-    program = {"index": -1, "kind": "program", "bytes": predicted["plan_io"]["device_traffic_bytes"],
+    program = {"index": -1, "kind": "program",
+               "bytes": predicted["plan_io"]["device_traffic_bytes"],
                "kernel_threads": max(k["threads"] for k in predicted["kernels"]),
                "predicted_us": predicted["predicted_ms"] * 1e3,
                "flops": sum(k["flops"] for k in predicted["kernels"]),

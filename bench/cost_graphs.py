@@ -49,8 +49,8 @@ def image_lines(kind, channels, out):
                 "pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1], "
                 "count_include_pad = false, channels_last = false}"]
     results = channels if kind == "depthwise" else out
-    return [f"%1 = iota() {{dtype = f32, shape = [{results}, {channels // groups}, {taps}, {taps}], "
-            "axis = 0}",
+    weights = [results, channels // groups, taps, taps]
+    return [f"%1 = iota() {{dtype = f32, shape = {weights}, axis = 0}}",
             f"%2 = conv(%0, %1) {{strides = [1, 1], pad_low = [{border}, {border}], "
             f"pad_high = [{border}, {border}], dilations = [1, 1], groups = {groups}, "
             "transposed = false, output_padding = [], channels_last = false}", "%9 = relu(%2)"]

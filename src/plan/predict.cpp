@@ -10,14 +10,19 @@ namespace {
 
 using Times = std::vector<cost::KernelTime>;  ///< by number of threads, one first
 
+/// How much more than predicted the talk between cores counts when threads are chosen: it takes
+/// several times as long where the system has put them far apart, while work that is shared in vain
+/// never pays.
+constexpr double caution = 3;
+
 /// What limits a kernel, in a word.
 std::string bound_of(const cost::KernelTime& time) {
   if (time.overhead > std::max(time.compute, time.memory)) return "launch";
   return time.memory > time.compute ? "memory" : "compute";
 }
 
-void set_time(Step& step, const cost::KernelTime& time) {
-  step.predicted_ns = time.ns;
+void set_time(Step& step, const cost::KernelTime& time, double crossing = 0) {
+  step.predicted_ns = time.ns + crossing;
   step.bound = bound_of(time);
 }
 
@@ -60,7 +65,7 @@ class Predictor {
       // Calling a team at all must pay, too.
       const std::vector<Step> shared = plan_.steps;
       const std::vector<LoopPlan> loops = plan_.loops;
-      const double with_team = total_of(plan_.steps, model_) + model_.team;
+      const double with_team = total_of(plan_.steps, model_) + caution * model_.team;
       choose(plan_.steps, false);
       if (with_team < total_of(plan_.steps, model_)) plan_.steps = shared, plan_.loops = loops;
     }
@@ -93,7 +98,8 @@ class Predictor {
         const double own = times[i][static_cast<std::size_t>(state == 0 ? 0 : shared[i] - 1)].ns;
         for (std::size_t before = 0; before < 2; ++before) {
           const double wait = i > 0 && (before == 1 || state == 1) ? model_.barrier : 0;
-          const double total = cost[before] + wait + own;
+          const double moved = crossing_ns(steps[i], i > 0 && before == 1, state == 1);
+          const double total = cost[before] + own + caution * (wait + moved);
           if (total >= next[state]) continue;
           next[state] = total;
           from[i][state] = static_cast<int>(before);
@@ -104,7 +110,9 @@ class Predictor {
     int state = cost[1] < cost[0] ? 1 : 0;
     for (std::size_t i = count; i-- > 0;) {
       steps[i].threads = state == 1 ? shared[i] : 1;
-      set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)]);
+      const bool after_team = i > 0 && from[i][static_cast<std::size_t>(state)] == 1;
+      set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)],
+               crossing_ns(steps[i], after_team, state == 1));
       if (steps[i].kind == Step::Kind::loop && steps[i].threads == 1)
         choose(loop_of(steps[i]).steps, false);
       state = from[i][static_cast<std::size_t>(state)];
@@ -113,15 +121,36 @@ class Predictor {
   }
 
   void predict(std::vector<Step>& steps) {
+    bool after_team = false;
     for (Step& step : steps) {
+      const double crossing = crossing_ns(step, after_team, shares(step));
+      after_team = shares(step);
       if (step.kind == Step::Kind::loop) {
         predict(loop_of(step).steps);
         set_time(step, loop_time(loop_of(step)));
         continue;
       }
       const Times times = times_of(step, step.threads);
-      set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1]);
+      set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1],
+               crossing);
     }
+  }
+
+  /// What it costs that data lies in the other workers' caches: the step before ran on one worker
+  /// or on the team, and so does this one. Teams share their work out alike, but not all bytes
+  /// fall to the same worker again.
+  double crossing_ns(const Step& step, bool after_team, bool shared) const {
+    if ((!after_team && !shared) || step.kind != Step::Kind::kernel) return 0;
+    double bytes = 0;
+    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
+    for (std::size_t i = 0; i < step.buffers.size(); ++i) {
+      const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(step.buffers[i])];
+      if (buffer.storage == Storage::arena && !kernel.buffers[i].local)
+        bytes += static_cast<double>(buffer.bytes());
+    }
+    // What does not fit lies in the caches that all share.
+    bytes = std::min(bytes, 0.5 * static_cast<double>(model_.cache_bytes[1]));
+    return bytes * (after_team && shared ? 0.12 : 0.25) / model_.other_core;
   }
 
   Times times_of(const Step& step, int most) {

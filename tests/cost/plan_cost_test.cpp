@@ -1,0 +1,144 @@
+// Laws of predicted plans: what a plan costs is what its steps cost, more work never costs less,
+// and the same input gives the same plan.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/build.hpp"
+#include "plan/regions.hpp"
+#include "plan/predict.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+cost::MachineModel model_of_zen5(const codegen::Target& target) {
+  codegen::CpuFacts facts;
+  facts.vendor = codegen::CpuFacts::Vendor::amd;
+  facts.family = 26;
+  return cost::preset_for(facts, target);
+}
+
+Plan plan_of(const Graph& graph, int threads) {
+  BuildOptions options;
+  options.target = {codegen::Isa::avx512, "", ""};
+  options.model = model_of_zen5(options.target);
+  options.threads = threads;
+  return build_plan(flatten(graph).value(), options).value();
+}
+
+/// Products, softmax, norms, a copy: kernels of several kinds one after the other.
+Graph mixed_graph(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {rows, columns});
+  const Value w = graph.param("w", f32, {columns, columns});
+  const Value y = softmax(matmul(x, w), {.axis = 1});
+  const Value z = transpose(exp(y) + x, {1, 0});
+  graph.output("z", z);
+  graph.output("s", matmul(z, y));
+  return graph;
+}
+
+using Build = Graph (*)(std::int64_t, std::int64_t);
+
+Graph product(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {rows, columns});
+  graph.output("y", matmul(x, graph.param("w", f32, {columns, 96})));
+  return graph;
+}
+Graph single_column(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {rows, columns});
+  graph.output("y", matmul(x, graph.param("w", f32, {columns, 1})));
+  return graph;
+}
+Graph normalised(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  graph.output("y", softmax(graph.input("x", f32, {rows, columns}), {.axis = 1}));
+  return graph;
+}
+Graph turned(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  graph.output("y", transpose(exp(graph.input("x", f32, {rows, columns})), {1, 0}));
+  return graph;
+}
+Graph mapped(std::int64_t rows, std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {rows, columns});
+  graph.output("y", tanh(x) * x);
+  return graph;
+}
+
+TEST(PlanCost, IsTheSumOverItsSteps) {
+  const cost::MachineModel model = model_of_zen5({codegen::Isa::avx512, "", ""});
+  for (const int threads : {1, 2, 4}) {
+    for (const std::int64_t size : {8, 64, 512}) {
+      const Plan plan = plan_of(mixed_graph(size, size), threads);
+      double sum = model.run;
+      bool team = false;
+      for (const Step& step : plan.steps) {
+        EXPECT_GT(step.predicted_ns, 0) << step.name;
+        EXPECT_GE(step.threads, 1);
+        EXPECT_LE(step.threads, threads);
+        sum += step.predicted_ns + (step.barrier_before ? model.barrier : 0);
+        team = team || step.threads > 1;
+      }
+      EXPECT_NEAR(plan.predicted_ns, sum + (team ? model.team : 0), 1e-6 * sum);
+    }
+  }
+}
+
+TEST(PlanCost, IsTheSameWhenPredictedAgain) {
+  const cost::MachineModel model = model_of_zen5({codegen::Isa::avx512, "", ""});
+  Plan plan = plan_of(mixed_graph(256, 128), 2);
+  const double before = plan.predicted_ns;
+  predict_times(plan, model);
+  EXPECT_NEAR(plan.predicted_ns, before, 1e-9 * before);
+}
+
+TEST(PlanCost, LargerShapesNeverCostLess) {
+  // What fits registers better may be faster for a while: by a tenth, but no more.
+  constexpr double tolerance = 0.9;
+  for (const Build build : {product, single_column, normalised, turned, mapped}) {
+    for (const int threads : {1, 2}) {
+      double before = 0;
+      for (const std::int64_t rows : {1, 7, 16, 33, 64, 100, 256, 1000, 3000}) {
+        const double ns = plan_of(build(rows, 80), threads).predicted_ns;
+        EXPECT_GE(ns, before * tolerance) << rows << " rows, threads " << threads;
+        before = std::max(before, ns);
+      }
+      before = 0;
+      for (const std::int64_t columns : {1, 8, 16, 31, 64, 130, 256, 1024, 4000}) {
+        const double ns = plan_of(build(50, columns), threads).predicted_ns;
+        EXPECT_GE(ns, before * tolerance) << columns << " columns, threads " << threads;
+        before = std::max(before, ns);
+      }
+    }
+  }
+}
+
+TEST(PlanCost, ThreadsNeverMakeAPlanPredictedSlower) {
+  for (const std::int64_t size : {1, 8, 32, 128, 512}) {
+    const double one = plan_of(mixed_graph(size, size), 1).predicted_ns;
+    const double two = plan_of(mixed_graph(size, size), 2).predicted_ns;
+    EXPECT_LE(two, one * (1 + 1e-9)) << size;
+  }
+}
+
+TEST(PlanCost, TinyProgramsStayOnOneThread) {
+  const Plan plan = plan_of(mixed_graph(8, 8), 2);
+  EXPECT_TRUE(std::all_of(plan.steps.begin(), plan.steps.end(),
+                          [](const Step& step) { return step.threads == 1; }));
+}
+
+TEST(PlanCost, TheSameInputGivesTheSamePlanByteForByte) {
+  for (const int threads : {1, 2}) {
+    const std::string first = to_text(plan_of(mixed_graph(200, 96), threads));
+    for (int again = 0; again < 2; ++again)
+      EXPECT_EQ(to_text(plan_of(mixed_graph(200, 96), threads)), first);
+  }
+}
+
+}  // namespace
+}  // namespace rlx::plan
