@@ -100,6 +100,8 @@ def rows_of(options, spec, threads, least, known):
             # Where the plan is another one now there is nothing to compare with.
             if same or row is program:
                 row["measured_us"], row["shape"] = before["measured_us"], before["shape"]
+            else:
+                program.pop("measured_us", None)
         else:
             times, shapes = least[name, threads]
             row["measured_us"] = times[row["index"] + 1]
@@ -133,7 +135,7 @@ def summary_of(table):
         own = [row for row in table if row["threads"] == threads]
         kernels = [r for r in own if r["index"] >= 0 and float(r["measured_us"]) >= LEAST_US]
         errors = [error(row) for row in kernels]
-        whole = [error(row) for row in own if row["index"] < 0]
+        whole = [error(row) for row in own if row["index"] < 0] or [float("nan")]
         lines.append(f"{threads} thread(s): {len(errors)} kernels: median "
                      f"{quantile(errors, .5):.1%}, p90 {quantile(errors, .9):.1%}; "
                      f"{len(whole)} programs: median {statistics.median(whole):.1%}, "
@@ -242,7 +244,7 @@ def main():
                 rows = rows_of(options, spec, threads, least, known)
                 if options.fusion and rows:
                     fusion.append(fusion_row(options, spec, threads, rows))
-                for program in rows[:1]:
+                for program in [row for row in rows if row["index"] < 0]:
                     predicted, measured = program["predicted_us"], float(program["measured_us"])
                     lines.append(f"| {program['program']} | {threads} | {predicted:.2f} | "
                                  f"{measured:.2f} | {predicted / measured:.2f} |")
