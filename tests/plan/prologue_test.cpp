@@ -32,7 +32,8 @@ int rows_within(const Graph& graph) {
       EXPECT_NEAR(a[i], b[i], 2e-4F * (1 + std::abs(b[i]))) << k << " at " << i;
   }
   int count = 0;
-  for (const FusionQuestion& question : program.explain().value().questions)
+  const Explanation explanation = program.explain().value();
+  for (const FusionQuestion& question : explanation.questions)
     count += question.kind == "prologue" && question.fused;
   return count;
 }
