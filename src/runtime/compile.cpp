@@ -6,12 +6,14 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "cost/composite_gate.hpp"
 #include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
 #include "passes/sub_pixel.hpp"
 #include "rlx/ops.hpp"
+#include "rlx/signal.hpp"
 
 namespace rlx {
 namespace {
@@ -60,6 +62,9 @@ passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOp
             return cost::product_ns(shape, a, b, weight, *model, threads);
           }};
 }
+
+/// Composites whose kernel is a fusion that the gate decides.
+bool may_be_taken_apart(const Op& op) { return op.is<op::BandLevels>() || op.is<op::MeanPower>(); }
 
 IoInfo io_info(std::string name, const Type& type) {
   IoInfo info{std::move(name), type.dtype, {}, {}};
@@ -124,7 +129,12 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                  RLX_ASSIGN(result, passes::recognise(result));
                }
                return passes::lower(result, [&](const Graph& within, const Node& node) {
-                 const Claim claim = backend.claim(within, node);
+                 Claim claim = backend.claim(within, node);
+                 if (claim.taken && may_be_taken_apart(node.op)) {
+                   program.questions.push_back(
+                       cost::ask_composite(within, node, IoFusionGate::preset(backend.device())));
+                   if (!program.questions.back().fused) claim = {false, "the gate: its body pays"};
+                 }
                  program.claims.push_back(
                      {std::string(node.op.name()), node.origin, claim.taken, claim.reason});
                  return claim.taken;

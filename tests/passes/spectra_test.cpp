@@ -163,6 +163,17 @@ TEST(RecogniseSpectra, RunsAsOneKernelOfTheDevice) {
   const std::string mir = program.stage_text("mir").value();
   EXPECT_NE(mir.find("band_levels"), std::string::npos) << mir;
   EXPECT_EQ(mir.find("rfft"), std::string::npos) << mir;
+  // The gate was asked, and says why.
+  const Explanation explanation = program.explain().value();
+  const auto asked =
+      std::find_if(explanation.questions.begin(), explanation.questions.end(),
+                   [](const FusionQuestion& question) { return question.kind == "composite"; });
+  ASSERT_NE(asked, explanation.questions.end());
+  EXPECT_EQ(asked->what, "keep band_levels as one kernel");
+  EXPECT_TRUE(asked->fused);
+  EXPECT_EQ(asked->after.kernel_launches, 1);
+  EXPECT_GT(asked->before.kernel_launches, 5);
+  EXPECT_GT(asked->before.device_traffic_bytes, asked->after.device_traffic_bytes);
 }
 
 }  // namespace

@@ -105,8 +105,8 @@ TEST(Fft, LongLengthsOfAllKinds) {
 
 // A line is shared by as many lanes as make it fit the first cache, or as few lines leave free.
 TEST(Fft, FewLinesAndLongOnes) {
-  for (const std::int64_t lines : {1, 2, 3, 5, 9, 16, 33}) {
-    for (const std::int64_t n : {2, 4, 8, 16, 32, 48, 240, 512, 1000, 1024, 2042, 4096}) {
+  for (const std::int64_t lines : {1, 3, 9, 17}) {
+    for (const std::int64_t n : {2, 4, 16, 48, 240, 512, 1000, 2042, 4096}) {
       for (const bool inverse : {false, true}) {
         expect_reference(op::Fft{.inverse = inverse}, {c64, {lines, n}});
         expect_reference(op::Fft{.inverse = inverse}, {c128, {lines, n}});
