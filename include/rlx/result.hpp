@@ -15,6 +15,8 @@ enum class ErrorKind {
   not_available,  ///< the device or feature is not there (exit code 4)
   usage,          ///< the call itself is wrong (exit code 2)
   internal,       ///< a defect of rlx
+  out_of_memory,  ///< an allocation failed; what was asked can be asked again (exit code 3)
+  cancelled,      ///< a run was ended by cancel() (exit code 3)
 };
 
 /// A sentence that says what failed, the value in parentheses, then " - while ..." for each place

@@ -182,7 +182,8 @@ struct ExpertChoices;
 struct ExpertCounts;
 
 /// A compiled program with its arena. Movable; one thread at a time per program, clones may run
-/// concurrently. Outlives the Graph and the Session that made it.
+/// concurrently. Outlives the Graph and the Session that made it. A call that runs out of memory
+/// is an error of kind out_of_memory, and the program and its session stay as usable as before.
 class CompiledGraph {
  public:
   struct Impl;
@@ -259,8 +260,9 @@ class CompiledGraph {
   /// clones, one for each thread of the session, unless a handle or state ties each to the one
   /// before. The first failure is the error, with its index.
   Result<std::vector<Outputs>> run_pipelined(std::span<const std::vector<NamedInput>> input_sets);
-  /// Ends the run that is in flight, if any, at its next kernel: it returns the error "The run was
-  /// cancelled." May be called from any thread. Queued runs are dropped.
+  /// Ends the run or run_pipelined in flight, if any, at its next kernel or iteration of a loop: it
+  /// returns the error "The run was cancelled." of kind `cancelled`. May be called from any thread.
+  /// Queued runs are dropped.
   void cancel();
 
   /// Works on the first `actual` of `upper` rows only, from the next run on: `upper` is the value
@@ -334,7 +336,7 @@ bool is_saved_program(const std::string& file);
 class Session {
  public:
   struct Impl;
-  /// Throws nothing: an unavailable device is an error of compile ("not available: <why>").
+  /// An unavailable device is an error of compile ("not available: <why>"), not of this.
   explicit Session(Device device = Device::automatic, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;

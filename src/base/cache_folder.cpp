@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <memory>
 
 #include "base/error.hpp"
 
@@ -129,6 +130,15 @@ bool read_all(int descriptor, std::span<std::byte> bytes, off_t offset) {
   }
   return true;
 }
+/// What the C library allocated.
+struct Free {
+  void operator()(char* memory) const { std::free(memory); }
+};
+using CString = std::unique_ptr<char, Free>;
+
+struct CloseListing {
+  void operator()(DIR* listing) const { closedir(listing); }
+};
 
 bool write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -159,9 +169,11 @@ Status check_trusted_file(int descriptor, const std::string& path) {
     return not_available(
         "The file ({}) is not trusted: others than the user can write it (owner {}, mode {:o}).",
         path, status.st_uid, status.st_mode & 07777);
-  char* resolved = realpath(path.c_str(), nullptr);
-  const std::string real = resolved ? resolved : "/";
-  std::free(resolved);
+  const CString resolved(realpath(path.c_str(), nullptr));
+  if (!resolved)
+    return not_available("The file ({}) is not trusted: its folder cannot be resolved ({}).", path,
+                         std::strerror(errno));
+  const std::string real = resolved.get();
   for (std::size_t end = real.rfind('/'); end != std::string::npos && end > 0;
        end = real.rfind('/', end - 1)) {
     const Status parent = check_parent(real.substr(0, end));
@@ -174,24 +186,24 @@ Status check_trusted_file(int descriptor, const std::string& path) {
 
 Result<CacheFolder> CacheFolder::open(const std::string& path) {
   RLX_TRY(make_folders(path));
-  char* resolved = realpath(path.c_str(), nullptr);
-  if (resolved == nullptr) {
+  const CString resolved(realpath(path.c_str(), nullptr));
+  if (!resolved) {
     return not_available("The cache folder is off: {} cannot be resolved ({}).", path,
                          std::strerror(errno));
   }
-  const std::string real = resolved;
-  std::free(resolved);
+  const std::string real = resolved.get();
   for (std::size_t end = real.rfind('/'); end != 0 && end != std::string::npos;
        end = real.rfind('/', end - 1)) {
     RLX_TRY(check_parent(real.substr(0, end)));
   }
   RLX_TRY(check_parent("/"));
+  CacheFolder folder(-1, real);
   const int descriptor = ::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  folder.descriptor_ = descriptor;
   if (descriptor < 0) {
     return not_available("The cache folder is off: {} cannot be opened ({}).", real,
                          std::strerror(errno));
   }
-  CacheFolder folder(descriptor, real);
   struct stat status;
   if (fstat(descriptor, &status) != 0) {
     return not_available("The cache folder is off: {} cannot be read ({}).", real,
@@ -319,15 +331,15 @@ void CacheFolder::trim(std::uint64_t bytes_limit) const {
   };
   const int copy = openat(descriptor_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return;
-  DIR* listing = fdopendir(copy);
-  if (listing == nullptr) {
+  const std::unique_ptr<DIR, CloseListing> listing(fdopendir(copy));
+  if (!listing) {
     close(copy);
     return;
   }
   std::vector<File> files;
   std::uint64_t total = 0;
   const std::time_t now = std::time(nullptr);
-  while (const dirent* entry = readdir(listing)) {
+  while (const dirent* entry = readdir(listing.get())) {
     struct stat status;
     if (fstatat(descriptor_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (!S_ISREG(status.st_mode)) continue;
@@ -339,7 +351,6 @@ void CacheFolder::trim(std::uint64_t bytes_limit) const {
     files.push_back({entry->d_name, static_cast<std::uint64_t>(status.st_size), status.st_mtim});
     total += files.back().bytes;
   }
-  closedir(listing);
   if (total <= bytes_limit) return;
   std::ranges::sort(files, [](const File& a, const File& b) {
     return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec

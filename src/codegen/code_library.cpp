@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "codegen/host_target.hpp"
 
 namespace rlx::codegen {
@@ -44,8 +45,10 @@ Result<KernelCode> generate_one(const CodeGenerator& generator, const loop::Kern
                                 const Target& target) {
   try {
     return generator.generate(kernel, target);
-  } catch (const Exception& exception) {
-    return exception.error();
+  } catch (const Exception&) {
+    return error_in_flight();
+  } catch (const std::bad_alloc&) {
+    return error_in_flight();
   } catch (const std::exception& exception) {
     return internal_error("The code generator failed ({}).", exception.what());
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -27,8 +28,8 @@ std::string own_folder() {
   char* resolved = realpath(info.dli_fname, nullptr);
   if (resolved == nullptr) resolved = realpath("/proc/self/exe", nullptr);
   if (resolved == nullptr) return {};
+  const std::unique_ptr<char, void (*)(void*)> owner(resolved, std::free);
   const std::string path = resolved;
-  std::free(resolved);
   return path.substr(0, path.rfind('/') + 1);
 }
 

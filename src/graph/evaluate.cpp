@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/mapped.hpp"
 
@@ -90,10 +91,8 @@ Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> input
   // Bodies and resolve rules use builders, which throw.
   try {
     return evaluate_checked(op, inputs);
-  } catch (const Exception& exception) {
-    return exception.error();
-  } catch (const std::bad_alloc&) {
-    return not_available("There is not enough memory for the results of {}.", op.name());
+  } catch (...) {
+    return error_in_flight();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "graph/field_parser.hpp"
 #include "graph/verify.hpp"
 #include "rlx/custom.hpp"
@@ -215,10 +216,8 @@ Result<Graph> parse(std::string_view text, const CustomOps& ops) {
   // Rules of ops may throw on attributes that no builder would make.
   try {
     return parse_text(text, ops);
-  } catch (const Exception& exception) {
-    return exception.error();
-  } catch (const std::bad_alloc&) {
-    return bad_input("The text asks for more memory than there is.");
+  } catch (...) {
+    return error_in_flight();
   }
 }
 

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "rlx/result.hpp"
@@ -23,17 +26,29 @@ template <class... Args>
   throw Exception(Error{ErrorKind::unsupported, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-/// Runs `work` and turns what it throws into an Error that ends with the place, if one is given.
+/// The same error with what was being done, if anything: "reading" and the file.
+inline Error at_place(Error failure, std::string_view doing, const std::filesystem::path& file) {
+  if (doing.empty()) return failure;
+  return std::move(failure).while_(file.empty() ? std::string(doing)
+                                                : fmt::format("{} {}", doing, file.string()));
+}
+
+/// Runs `work` and turns what it throws into an Error that ends with the place.
 template <class Work>
-auto guarded(const std::string& place, Work&& work) -> Result<decltype(work())> {
+auto guarded(std::string_view doing, const std::filesystem::path& file, Work&& work)
+    -> Result<decltype(work())> {
   try {
-    return work();
-  } catch (const Exception& exception) {
-    return place.empty() ? exception.error() : Error(exception.error()).while_(place);
+    try {
+      return work();
+    } catch (const Exception& exception) {
+      return at_place(exception.error(), doing, file);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& exception) {
+      return at_place({ErrorKind::internal, exception.what()}, doing, file);
+    }
   } catch (const std::bad_alloc&) {
-    return Error{ErrorKind::bad_input, "There is not enough memory."}.while_(place);
-  } catch (const std::exception& exception) {
-    return Error{ErrorKind::internal, exception.what()}.while_(place);
+    return Error{ErrorKind::out_of_memory, "Out of memory."};  // no words that would need some
   }
 }
 

@@ -101,7 +101,7 @@ std::map<std::string, Tensor> arrays_of(Bytes archive) {
 }  // namespace
 
 Result<std::map<std::string, Tensor>> read_npz(const std::filesystem::path& file) {
-  return importing::guarded("reading " + file.string(),
+  return importing::guarded("reading", file,
                             [&] { return arrays_of(importing::map_file(file).span()); });
 }
 

@@ -68,7 +68,7 @@ Tensor tensor_of_npy(const importing::Bytes& bytes) {
 }  // namespace
 
 Result<Tensor> read_tensor_proto(const std::filesystem::path& file) {
-  return importing::guarded("reading " + file.string(), [&] {
+  return importing::guarded("reading", file, [&] {
     const importing::Bytes bytes = importing::map_file(file);
     onnx::TensorSource source(bytes, {});
     return source.load(onnx::decode_tensor(bytes.span()));
@@ -76,12 +76,12 @@ Result<Tensor> read_tensor_proto(const std::filesystem::path& file) {
 }
 
 Result<Tensor> read_npy(const std::filesystem::path& file) {
-  return importing::guarded("reading " + file.string(),
+  return importing::guarded("reading", file,
                             [&] { return tensor_of_npy(importing::map_file(file)); });
 }
 
 Status write_npy(const std::filesystem::path& file, const Tensor& tensor) {
-  auto written = importing::guarded("writing " + file.string(), [&] {
+  auto written = importing::guarded("writing", file, [&] {
     const std::string header = importing::npy_header(tensor.dtype(), tensor.dims());
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
     out.write(header.data(), static_cast<std::streamsize>(header.size()));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -23,6 +24,10 @@ std::shared_ptr<const std::byte> WeightCache::find(const std::string& key) {
 void WeightCache::keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes) {
   const std::lock_guard lock(mutex_);
   known_[key] = bytes;
+  // What is gone goes from the list too, now and then: weights may be set anew all the time.
+  constexpr std::size_t prune_at = 64;
+  if (known_.size() >= prune_at && std::has_single_bit(known_.size()))
+    std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
 }
 
 std::shared_ptr<ExpertStore> WeightCache::experts(const WeightPlan& weight, const Tensor& source) {

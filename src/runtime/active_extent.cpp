@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "runtime/compiled_graph.hpp"
 #include "runtime/overlap.hpp"
 
@@ -22,7 +23,7 @@ bool is_begin_of(const Dims& part, const Dims& whole) {
 }  // namespace
 
 Status CompiledGraph::set_active_extent(
-    std::optional<std::pair<std::int64_t, std::int64_t>> extent) {
+    std::optional<std::pair<std::int64_t, std::int64_t>> extent) try {
   Impl& impl = *impl_;
   RLX_TRY(impl.need_bound());
   RLX_TRY(impl.check_idle());
@@ -54,6 +55,7 @@ Status CompiledGraph::set_active_extent(
       return std::move(made.error()).while_(fmt::format("compiling for {} live rows", actual));
     }
     program = *std::move(made);
+    program->cancel_flag = impl.cancel_flag;
     for (const auto& [name, value] : impl.params) {
       RLX_TRY(program->bound->executable->set_param(name, value));
     }
@@ -68,6 +70,8 @@ Status CompiledGraph::set_active_extent(
   }
   impl.active = program.get();
   return {};
+} catch (...) {
+  return error_in_flight();
 }
 
 Status CompiledGraph::Impl::run_active() {

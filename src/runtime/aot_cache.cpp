@@ -3,6 +3,7 @@
 
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "base/hash.hpp"
 #include "rlx/caches.hpp"
 #include "rlx/mapped.hpp"
@@ -47,17 +48,19 @@ struct AotCache::Impl {
 };
 
 Result<AotCache> AotCache::open(Session& session, const std::string& folder,
-                                std::uint64_t bytes_limit) {
+                                std::uint64_t bytes_limit) try {
   RLX_ASSIGN(CacheFolder opened,
              folder.empty() ? CacheFolder::open_for_user("programs") : CacheFolder::open(folder));
   return AotCache(std::unique_ptr<Impl>(new Impl{&session, std::move(opened), bytes_limit}));
+} catch (...) {
+  return error_in_flight();
 }
 
 AotCache::AotCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AotCache::AotCache(AotCache&&) noexcept = default;
 AotCache::~AotCache() = default;
 
-Result<CompiledGraph> AotCache::get(const Graph& graph, const CompileOptions& options) {
+Result<CompiledGraph> AotCache::get(const Graph& graph, const CompileOptions& options) try {
   const std::string name = key_of(graph, options);
   const std::string file = impl_->folder.path() + "/" + name;
   if (is_saved_program(file)) {
@@ -73,6 +76,8 @@ Result<CompiledGraph> AotCache::get(const Graph& graph, const CompileOptions& op
   // A cache that cannot be written, or a program that cannot be saved, is no reason to fail.
   if (program.save(file).ok()) impl_->folder.trim(impl_->bytes_limit);
   return program;
+} catch (...) {
+  return error_in_flight();
 }
 
 std::int64_t AotCache::hits() const { return impl_->hits; }

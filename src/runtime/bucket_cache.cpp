@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "rlx/caches.hpp"
 #include "rlx/ops.hpp"
 #include "runtime/compile.hpp"
@@ -105,12 +106,14 @@ struct BucketedCompileCache::Impl {
 
   /// Under lock.
   void ask_for(std::int64_t size) {
-    if (failed.contains(size) || !compiling.insert(size).second) return;
+    if (failed.contains(size) || compiling.contains(size)) return;
     wanted.push_back(size);
     try {
+      compiling.insert(size);
       if (!maker.joinable()) maker = std::thread([this] { make_wanted(); });
-    } catch (const std::system_error&) {
-      // No thread is to be had: the larger bucket goes on serving, and the next call tries again.
+    } catch (const std::exception&) {
+      // No thread or memory is to be had: the larger bucket goes on serving, and the next call
+      // tries again.
       wanted.pop_back();
       compiling.erase(size);
       return;
@@ -126,7 +129,13 @@ struct BucketedCompileCache::Impl {
       if (ends) return;
       const std::int64_t size = wanted.front();
       wanted.pop_front();
-      if (!make(size, lock).ok()) failed.insert(size);
+      const Result<SharedBucket> made = make(size, lock);
+      if (made.ok() || made.error().kind == ErrorKind::out_of_memory) continue;
+      try {
+        failed.insert(size);
+      } catch (const std::bad_alloc&) {
+        // It fails again, then.
+      }
     }
   }
 
@@ -136,12 +145,17 @@ struct BucketedCompileCache::Impl {
     Result<SharedBucket> made = compiled(size);
     lock.lock();
     compiling.erase(size);
-    if (made.ok()) insert(*made);
-    changed.notify_all();
+    changed.notify_all();  // who waits looks once the lock is released
+    try {
+      if (made.ok()) insert(*made);
+    } catch (...) {
+      return error_in_flight();
+    }
     return made;
   }
 
-  Result<SharedBucket> compiled(std::int64_t size) const {
+  /// Throws nothing: who waits for the size must be told.
+  Result<SharedBucket> compiled(std::int64_t size) const try {
     CompileOptions compile = options.compile;
     compile.dims[options.symbol] = size;
     RLX_ASSIGN(CompiledGraph program, session->compile(graph, compile));
@@ -152,6 +166,8 @@ struct BucketedCompileCache::Impl {
     for (const IoInfo& input : program.inputs()) made->padded.emplace_back(input.dtype, input.dims);
     made->program = std::make_shared<CompiledGraph>(std::move(program));
     return made;
+  } catch (...) {
+    return error_in_flight();
   }
 
   /// Under lock.
@@ -202,7 +218,7 @@ struct BucketedCompileCache::Impl {
 };
 
 Result<BucketedCompileCache> BucketedCompileCache::make(Session& session, Graph graph,
-                                                        BucketOptions options) {
+                                                        BucketOptions options) try {
   auto impl = std::make_unique<Impl>();
   if (options.ladder.empty()) {
     for (std::int64_t rows = 1; rows < options.largest; rows *= 2) options.ladder.push_back(rows);
@@ -236,18 +252,22 @@ Result<BucketedCompileCache> BucketedCompileCache::make(Session& session, Graph 
   impl->graph = std::move(graph);
   impl->options = std::move(options);
   return BucketedCompileCache(std::move(impl));
+} catch (...) {
+  return error_in_flight();
 }
 
 BucketedCompileCache::BucketedCompileCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 BucketedCompileCache::BucketedCompileCache(BucketedCompileCache&&) noexcept = default;
 BucketedCompileCache::~BucketedCompileCache() = default;
 
-Result<std::shared_ptr<CompiledGraph>> BucketedCompileCache::get(std::int64_t rows) {
+Result<std::shared_ptr<CompiledGraph>> BucketedCompileCache::get(std::int64_t rows) try {
   RLX_ASSIGN(const auto bucket, impl_->bucket(rows));
   return bucket->program;
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<Outputs> BucketedCompileCache::run_padded(std::span<const NamedInput> inputs) {
+Result<Outputs> BucketedCompileCache::run_padded(std::span<const NamedInput> inputs) try {
   RLX_ASSIGN(const std::int64_t rows, impl_->rows_of(inputs));
   RLX_ASSIGN(const auto bucket, impl_->bucket(rows));
   RLX_ASSIGN(const std::vector<Dims> dims, impl_->dims_for(rows));
@@ -282,6 +302,8 @@ Result<Outputs> BucketedCompileCache::run_padded(std::span<const NamedInput> inp
     outputs.items.emplace_back(bucket->program->outputs()[i].name, std::move(tensor));
   }
   return outputs;
+} catch (...) {
+  return error_in_flight();
 }
 
 BucketedCompileCache::Report BucketedCompileCache::report() const {

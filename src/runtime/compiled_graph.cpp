@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "base/half.hpp"
 #include "graph/elementwise_eval.hpp"
 #include "graph/op_info.hpp"
@@ -27,11 +28,9 @@ std::string names_of(const std::vector<IoInfo>& infos) {
 }
 
 /// Values of one float dtype in another, rounded to nearest even.
-Tensor converted_floats(std::span<const std::byte> bytes, DType from, DType to, const Dims& dims) {
-  Tensor tensor(to, dims);
-  for (std::int64_t i = 0; i < tensor.elements(); ++i)
-    store_datum(to, tensor.mutable_data(), i, load_datum(from, bytes.data(), i));
-  return tensor;
+void convert_floats(std::span<const std::byte> bytes, DType from, Tensor& to) {
+  for (std::int64_t i = 0; i < to.elements(); ++i)
+    store_datum(to.dtype(), to.mutable_data(), i, load_datum(from, bytes.data(), i));
 }
 
 }  // namespace
@@ -75,25 +74,33 @@ void CompiledGraph::Impl::prepare() {
   slots.assign(bound ? bound->inputs.size() : inputs.size(), nullptr);
   converted.resize(inputs.size());
   if (!bound) return;
+  bound->executable->end_runs_when(cancel_flag);
+  // Made whole before anything is replaced: a lack of memory leaves the program as it was.
   const plan::Plan& plan = bound->executable->plan();
-  slices.clear(), views.clear(), output_dims.clear();
-  for (const Type& type : plan.output_types) output_dims.push_back(type.dims());
+  std::vector<Dims> new_dims;
+  std::vector<ArenaSlice> new_slices;
+  std::vector<TensorView> new_views;
+  std::vector<void*> new_targets;
+  for (const Type& type : plan.output_types) new_dims.push_back(type.dims());
   for (const std::size_t output : output_of) {
     const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(plan.outputs[output])];
-    slices.push_back({buffer.offset, buffer.bytes()});
-    views.emplace_back(buffer.dtype, output_dims[output],
-                       bound->executable->arena() + buffer.offset);
+    new_slices.push_back({buffer.offset, buffer.bytes()});
+    new_views.emplace_back(buffer.dtype, new_dims[output],
+                           bound->executable->arena() + buffer.offset);
   }
-  targets.clear();
   for (const std::int32_t output : plan.outputs) {
     const plan::BufferPlan& buffer = plan.buffers[static_cast<std::size_t>(output)];
-    targets.push_back(const_cast<std::byte*>(bound->executable->arena() + buffer.offset));
+    new_targets.push_back(const_cast<std::byte*>(bound->executable->arena() + buffer.offset));
   }
   for (const Handle& handle : handles) {
     const auto shown = std::find(output_of.begin(), output_of.end(), handle.feed);
     if (handle.feed >= 0 && shown != output_of.end())
-      slices[static_cast<std::size_t>(shown - output_of.begin())] = {};
+      new_slices[static_cast<std::size_t>(shown - output_of.begin())] = {};
   }
+  output_dims = std::move(new_dims);
+  slices = std::move(new_slices);
+  views = std::move(new_views);
+  targets = std::move(new_targets);
 }
 
 CompiledGraph::CompiledGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -135,7 +142,8 @@ Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed,
     const auto bytes = std::as_bytes(input.values);
     slots[slot_of[slot]] = bytes.data();
     if (info.dtype != f32) {
-      converted[slot] = converted_floats(bytes, f32, info.dtype, info.dims);
+      if (converted[slot].empty()) converted[slot] = Tensor(info.dtype, info.dims);
+      convert_floats(bytes, f32, converted[slot]);
       slots[slot_of[slot]] = converted[slot].data();
     }
     return {};
@@ -185,16 +193,17 @@ Result<Stage*> CompiledGraph::Impl::stage_for(const std::vector<Dims>& dims) {
   passes::Bindings bindings;
   for (std::size_t i = 0; i < inputs.size(); ++i) bindings.input_dims[inputs[i].name] = dims[i];
   RLX_ASSIGN(Graph hir, specialised(*graph, {}, bindings));
-  RLX_ASSIGN(auto stage, Stage::make(*backend, std::move(hir), options, params));
+  RLX_ASSIGN(auto stage, Stage::make(*backend, std::move(hir), options, params, cancel_flag));
   specialisations.push_front({dims, std::move(stage)});
   if (specialisations.size() > specialisations_kept) specialisations.pop_back();
   return last_stage = specialisations.front().stage.get();
 }
 
 Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool typed) {
-  std::vector<Dims> dims(inputs.size());
+  std::vector<Dims> dims(bound ? 0 : inputs.size());
   RLX_TRY(match(named, typed, bound ? nullptr : &dims));
   Outputs result;
+  result.items.reserve(outputs.size());
   if (bound) {
     RLX_TRY(run_bound());
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -216,22 +225,27 @@ Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool
   return result;
 }
 
-Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) {
-  RLX_TRY(impl_->check_idle());
+Result<Outputs> CompiledGraph::run(std::span<const NamedInput> inputs) try {
+  RLX_TRY(impl_->begin_run());
   return impl_->run(inputs, false);
+} catch (...) {
+  return error_in_flight();
 }
-Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) {
-  RLX_TRY(impl_->check_idle());
+
+Result<Outputs> CompiledGraph::run_typed(std::span<const NamedInput> inputs) try {
+  RLX_TRY(impl_->begin_run());
   return impl_->run(inputs, true);
+} catch (...) {
+  return error_in_flight();
 }
 
 Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inputs,
-                                                std::span<const int> indices) {
+                                                std::span<const int> indices) try {
   for (const int index : indices) {
     if (index < 0 || index >= static_cast<int>(outputs().size()))
       return bad_input("There is no output ({}): there are {}.", index, outputs().size());
   }
-  RLX_TRY(impl_->check_idle());
+  RLX_TRY(impl_->begin_run());
   Outputs result;
   if (!impl_->bound) {
     RLX_ASSIGN(Outputs all, impl_->run(inputs, false));
@@ -245,6 +259,8 @@ Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inpu
     result.items.emplace_back(outputs()[static_cast<std::size_t>(index)].name,
                               impl_->read(static_cast<std::size_t>(index)));
   return result;
+} catch (...) {
+  return error_in_flight();
 }
 
 Result<StaticProgram*> CompiledGraph::Impl::need_bound() {
@@ -253,7 +269,7 @@ Result<StaticProgram*> CompiledGraph::Impl::need_bound() {
 }
 
 Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64_t row,
-                                                          std::int64_t row_elements) const {
+                                                          std::int64_t row_elements) const try {
   RLX_TRY(impl_->need_bound());
   if (output < 0 || output >= static_cast<int>(outputs().size()))
     return bad_input("There is no output ({}): there are {}.", output, outputs().size());
@@ -267,19 +283,23 @@ Result<std::vector<float>> CompiledGraph::read_output_row(int output, std::int64
   }
   const float* data = view.as<float>() + row * row_elements;
   return std::vector<float>(data, data + row_elements);
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<std::span<const TensorView>> CompiledGraph::run_raw(std::span<const NamedInput> inputs) {
+Result<std::span<const TensorView>> CompiledGraph::run_raw(std::span<const NamedInput> inputs) try {
   RLX_TRY(impl_->need_bound());
-  RLX_TRY(impl_->check_idle());
+  RLX_TRY(impl_->begin_run());
   RLX_TRY(impl_->match(inputs, false, nullptr));
   RLX_TRY(impl_->run_bound());
   return std::span<const TensorView>(impl_->views);
+} catch (...) {
+  return error_in_flight();
 }
 
 Status CompiledGraph::Impl::take_slots(std::span<const void* const> slot_inputs) {
   RLX_TRY(need_bound());
-  RLX_TRY(check_idle());
+  RLX_TRY(begin_run());
   if (slot_inputs.size() != inputs.size())
     return bad_input("The program has {} inputs and was given ({}).", inputs.size(),
                      slot_inputs.size());
@@ -292,10 +312,12 @@ Status CompiledGraph::Impl::take_slots(std::span<const void* const> slot_inputs)
 }
 
 Result<std::span<const ArenaSlice>> CompiledGraph::run_slots(
-    std::span<const void* const> slot_inputs) {
+    std::span<const void* const> slot_inputs) try {
   RLX_TRY(impl_->take_slots(slot_inputs));
   RLX_TRY(impl_->run_bound());
   return std::span<const ArenaSlice>(impl_->slices);
+} catch (...) {
+  return error_in_flight();
 }
 
 const std::byte* CompiledGraph::arena_ptr() const {
@@ -303,7 +325,7 @@ const std::byte* CompiledGraph::arena_ptr() const {
 }
 
 Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
-                               std::span<void* const> results) {
+                               std::span<void* const> results) try {
   Impl& impl = *impl_;
   if (results.size() != outputs().size())
     return bad_input("The program has {} outputs and was given ({}).", outputs().size(),
@@ -328,6 +350,8 @@ Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
     }
   }
   return status;
+} catch (...) {
+  return error_in_flight();
 }
 
 // ---- params, clones, reports
@@ -359,8 +383,31 @@ Status CompiledGraph::set_param(std::string_view name, std::span<const float> va
   return set_param_typed(name, std::as_bytes(values), f32);
 }
 
+/// Programs made of this one. Where one cannot take the value all are dropped, and made again with
+/// it when they are wanted.
+Status CompiledGraph::Impl::set_derived_param(const std::string& name, const Tensor& value) {
+  Status status;
+  try {
+    for (const auto& [rows, program] : extents) {
+      if (status.ok()) status = program->bound->executable->set_param(name, value);
+      if (status.ok()) program->params[name] = value;
+    }
+    for (auto& specialisation : specialisations) {
+      if (status.ok()) status = specialisation.stage->set_param(name, value);
+    }
+  } catch (...) {
+    status = error_in_flight();
+  }
+  if (status.ok()) return {};
+  active = nullptr;
+  last_stage = nullptr;
+  extents.clear();
+  specialisations.clear();
+  return status;
+}
+
 Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes,
-                                      DType dtype) {
+                                      DType dtype) try {
   RLX_TRY(impl_->check_idle());
   const op::Param* param = find_param(*impl_->graph, name);
   if (!param) return no_param(*impl_->graph, name);
@@ -374,21 +421,16 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
                      Type{param->dtype, to_shape(param->dims)}.text(),
                      bytes.size() / size_of(dtype));
   }
-  const Tensor value = converted_floats(bytes, dtype, param->dtype, param->dims);
-  impl_->params[std::string(name)] = value;
-  impl_->companions.clear();  // they have the weights of before
-  for (const auto& [rows, program] : impl_->extents) {
-    program->params[std::string(name)] = value;
-    RLX_TRY(program->bound->executable->set_param(name, value));
-    program->prepare();
-  }
-  if (impl_->bound) {
-    RLX_TRY(impl_->bound->executable->set_param(name, value));
-    impl_->prepare();
-  }
-  for (auto& specialisation : impl_->specialisations)
-    RLX_TRY(specialisation.stage->set_param(std::string(name), value));
-  return {};
+  Tensor value(param->dtype, param->dims);
+  convert_floats(bytes, dtype, value);
+  std::map<std::string, Tensor> fresh{{std::string(name), value}};
+  if (impl_->bound) RLX_TRY(impl_->bound->executable->set_param(name, value));
+  impl_->params.erase(fresh.begin()->first);
+  impl_->params.merge(fresh);  // allocates nothing
+  impl_->companions.clear();   // they have the weights of before
+  return impl_->set_derived_param(std::string(name), value);
+} catch (...) {
+  return error_in_flight();
 }
 
 Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const {
@@ -418,10 +460,12 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const 
   return copy;
 }
 
-Result<CompiledGraph> CompiledGraph::clone() const {
+Result<CompiledGraph> CompiledGraph::clone() const try {
   RLX_TRY(impl_->check_idle());
   RLX_ASSIGN(auto copy, impl_->clone());
   return CompiledGraph(std::move(copy));
+} catch (...) {
+  return error_in_flight();
 }
 
 namespace {
@@ -445,7 +489,7 @@ const CompileReport& CompiledGraph::report() const {
   return program ? program->report : none;
 }
 
-Result<std::string> CompiledGraph::stage_text(std::string_view stage) const {
+Result<std::string> CompiledGraph::stage_text(std::string_view stage) const try {
   const StaticProgram* program = current_program(*impl_);
   if (stage == "hir") return print(*impl_->graph);
   if (stage != "mir" && stage != "lir")
@@ -453,10 +497,13 @@ Result<std::string> CompiledGraph::stage_text(std::string_view stage) const {
   if (!program) return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
   if (stage == "mir") return print(*program->mir_graph);
   return plan::to_text(program->executable->plan());
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
+Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
   RLX_ASSIGN(StaticProgram* const program, impl_->need_bound());
+  RLX_TRY(impl_->begin_run());
   if (std::any_of(impl_->slots.begin(), impl_->slots.end(),
                   [](const void* slot) { return !slot; })) {
     return bad_input("Profiling needs a run before, with named inputs.");
@@ -479,6 +526,8 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) {
          .predicted_us = step.predicted_ns * 1e-3});
   }
   return profiles;
+} catch (...) {
+  return error_in_flight();
 }
 
 }  // namespace rlx

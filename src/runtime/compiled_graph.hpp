@@ -1,6 +1,7 @@
 // What a CompiledGraph holds: one bound program, or programs made on first sight of a shape.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -16,6 +17,8 @@
 namespace rlx {
 
 struct CompiledGraph::Impl {
+  Impl() = default;
+  ~Impl() { queue.reset(); }               // before all that its run in flight uses
   std::shared_ptr<Session::Impl> session;  ///< keeps the backend alive
   Backend* backend = nullptr;
   std::shared_ptr<const Graph> graph;  ///< with the asked outputs and the symbols that were bound
@@ -58,7 +61,10 @@ struct CompiledGraph::Impl {
     bool captures = false;
   } experts;
 
+  /// Set by cancel(), cleared where a run begins; all executables of this program look at it.
+  std::shared_ptr<std::atomic<bool>> cancel_flag = std::make_shared<std::atomic<bool>>(false);
   std::unique_ptr<RunQueue> queue;                ///< made by the first commit_no_wait
+  std::atomic<RunQueue*> seen_queue{nullptr};     ///< the same, for cancel() on other threads
   std::vector<std::unique_ptr<Impl>> companions;  ///< clones for run_pipelined
 
   // reused by every run
@@ -91,6 +97,8 @@ struct CompiledGraph::Impl {
   Status run_bound();
   /// Errors where runs are queued.
   Status check_idle() const;
+  /// check_idle; cancels from before the run do not count any more.
+  Status begin_run();
   Result<std::unique_ptr<Impl>> clone() const;
   Status run_active();
   /// Errors: no grouped matmuls, queued runs.
@@ -100,6 +108,7 @@ struct CompiledGraph::Impl {
   /// Calls `change(control)` on every program that runs may use.
   template <class Change>
   Status change_experts(Change change);
+  Status set_derived_param(const std::string& name, const Tensor& value);
   static Result<std::unique_ptr<Impl>> load(std::shared_ptr<Session::Impl> session,
                                             Backend& backend, const std::string& file);
   /// Fills `slots` in declaration order; `typed` accepts only the declared dtypes. `dims` gets the

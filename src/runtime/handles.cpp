@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -49,10 +50,10 @@ Status CompiledGraph::Impl::set_feed(Handle& handle, std::size_t output) {
     if (&other != &handle && other.feed == static_cast<int>(output))
       return bad_input("The output ({}) feeds the handle ({}) already.", from.name, other.name);
   }
+  handle.next = Tensor(handle.value.dtype(), handle.value.dims());
   if (handle.feed >= 0)
     bound->executable->set_output(static_cast<std::size_t>(handle.feed), nullptr);
   handle.feed = static_cast<int>(output);
-  handle.next = Tensor(handle.value.dtype(), handle.value.dims());
   return {};
 }
 
@@ -119,7 +120,7 @@ Result<std::pair<TensorView, std::byte*>> CompiledGraph::Impl::handle_memory(
                    known.empty() ? "none" : known);
 }
 
-Status CompiledGraph::bind_handle(std::string_view name, TensorView value) {
+Status CompiledGraph::bind_handle(std::string_view name, TensorView value) try {
   RLX_TRY(impl_->need_bound());
   RLX_TRY(impl_->check_idle());
   const std::size_t input = index_of(inputs(), name);
@@ -137,22 +138,26 @@ Status CompiledGraph::bind_handle(std::string_view name, TensorView value) {
   if (is_new) impl_->add_handle(impl_->slot_of[input], std::string(name));
   std::memcpy(impl_->handle_memory(name)->second, value.data, value.bytes());
   return {};
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<Tensor> CompiledGraph::read_handle(std::string_view name) const {
+Result<Tensor> CompiledGraph::read_handle(std::string_view name) const try {
   RLX_TRY(impl_->check_idle());
   RLX_ASSIGN(const auto memory, impl_->handle_memory(name));
   const TensorView& view = memory.first;
   Tensor copy(view.dtype, Dims(view.dims.begin(), view.dims.end()));
   std::memcpy(copy.mutable_data(), view.data, view.bytes());
   return copy;
+} catch (...) {
+  return error_in_flight();
 }
 
 bool CompiledGraph::has_gpu_handle(std::string_view name) const {
   return impl_->handle_memory(name).ok();
 }
 
-Status CompiledGraph::set_gpu_handle_feed(std::string_view name, int output) {
+Status CompiledGraph::set_gpu_handle_feed(std::string_view name, int output) try {
   RLX_TRY(impl_->need_bound());
   RLX_TRY(impl_->check_idle());
   const auto found = std::ranges::find(impl_->handles, name, &Impl::Handle::name);
@@ -164,15 +169,19 @@ Status CompiledGraph::set_gpu_handle_feed(std::string_view name, int output) {
   RLX_TRY(impl_->set_feed(*found, impl_->output_of[static_cast<std::size_t>(output)]));
   impl_->prepare();
   return {};
+} catch (...) {
+  return error_in_flight();
 }
 
-Status CompiledGraph::run_feed_gpu_handle(std::span<const NamedInput> inputs) {
+Status CompiledGraph::run_feed_gpu_handle(std::span<const NamedInput> inputs) try {
   RLX_TRY(impl_->need_bound());
-  RLX_TRY(impl_->check_idle());
+  RLX_TRY(impl_->begin_run());
   if (std::ranges::none_of(impl_->handles, [](const auto& handle) { return handle.feed >= 0; }))
     return bad_input("No output feeds a handle: set_gpu_handle_feed names one.");
   RLX_TRY(impl_->match(inputs, false, nullptr));
   return impl_->run_bound();
+} catch (...) {
+  return error_in_flight();
 }
 
 }  // namespace rlx

@@ -4,19 +4,29 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <new>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
+namespace {
 
-RunQueue::RunQueue(Run run) : run_(std::move(run)), thread_([this] { work(); }) {}
+Error was_cancelled(std::size_t run) {
+  return run_was_cancelled().while_(fmt::format("running queued run ({})", run));
+}
+
+}  // namespace
+
+RunQueue::RunQueue(Run run, std::shared_ptr<std::atomic<bool>> cancel_flag)
+    : run_(std::move(run)), cancel_flag_(std::move(cancel_flag)), thread_([this] { work(); }) {}
 
 RunQueue::~RunQueue() {
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
+    cancel_flag_->store(true, std::memory_order_relaxed);
     waiting_.clear();
   }
   changed_.notify_all();
@@ -26,15 +36,10 @@ RunQueue::~RunQueue() {
 void RunQueue::push(Inputs inputs) {
   {
     const std::lock_guard lock(mutex_);
-    ++pushed_;
     if (!failure_) waiting_.push_back(std::move(inputs));
+    ++pushed_;
   }
   changed_.notify_all();
-}
-
-std::size_t RunQueue::pending() const {
-  const std::lock_guard lock(mutex_);
-  return pushed_;
 }
 
 Result<std::vector<Outputs>> RunQueue::drain() {
@@ -49,11 +54,16 @@ Result<std::vector<Outputs>> RunQueue::drain() {
   return failure;
 }
 
-void RunQueue::drop(Error failure) {
+void RunQueue::cancel() {
   const std::lock_guard lock(mutex_);
+  if (is_running_) cancel_flag_->store(true, std::memory_order_relaxed);
   if (waiting_.empty()) return;
   waiting_.clear();
-  if (!failure_) failure_ = std::move(failure);
+  if (is_running_) {
+    is_cut_ = true;  // the run in flight tells, with its index or that of the next
+  } else if (!failure_) {
+    failure_ = was_cancelled(done_.size());
+  }
 }
 
 void RunQueue::work() {
@@ -61,29 +71,41 @@ void RunQueue::work() {
   while (true) {
     changed_.wait(lock, [&] { return is_over_ || !waiting_.empty(); });
     if (is_over_) return;
-    const Inputs inputs = std::move(waiting_.front());
+    Inputs inputs = std::move(waiting_.front());
     waiting_.pop_front();
     is_running_ = true;
+    cancel_flag_->store(false, std::memory_order_relaxed);
     lock.unlock();
     Result<Outputs> outputs = run_(inputs);
+    inputs.clear();
     lock.lock();
     is_running_ = false;
-    if (!outputs.ok() && !failure_) {
-      failure_ =
-          std::move(outputs.error()).while_(fmt::format("running queued run ({})", done_.size()));
-      waiting_.clear();
-    } else if (outputs.ok() && !failure_) {
-      done_.push_back(*std::move(outputs));
+    try {
+      note(std::move(outputs));
+    } catch (...) {
+      failure_ = error_in_flight();
     }
+    if (failure_) waiting_.clear();
     changed_.notify_all();
   }
+}
+
+void RunQueue::note(Result<Outputs> outputs) {
+  const bool is_cut = std::exchange(is_cut_, false);
+  if (failure_) return;
+  if (!outputs.ok()) {
+    failure_ =
+        std::move(outputs.error()).while_(fmt::format("running queued run ({})", done_.size()));
+    return;
+  }
+  done_.push_back(*std::move(outputs));
+  // It ended before it saw the flag, but others were dropped.
+  if (is_cut) failure_ = was_cancelled(done_.size());
 }
 
 // ---- the calls --------------------------------------------------------------------------------
 
 namespace {
-
-Error cancelled() { return not_available("The run was cancelled."); }
 
 std::vector<NamedInput> named(const RunQueue::Inputs& inputs) {
   std::vector<NamedInput> list;
@@ -99,18 +121,22 @@ Status CompiledGraph::Impl::check_idle() const {
   return error(ErrorKind::usage, "There are queued runs ({}): call sync_pending first.", pending);
 }
 
+Status CompiledGraph::Impl::begin_run() {
+  RLX_TRY(check_idle());
+  cancel_flag->store(false, std::memory_order_relaxed);
+  return {};
+}
+
 /// For threads that no exception may leave.
 Result<Outputs> CompiledGraph::Impl::run_guarded(std::span<const NamedInput> inputs) {
   try {
     return run(inputs, false);
-  } catch (const Exception& exception) {
-    return exception.error();
-  } catch (const std::bad_alloc&) {
-    return bad_input("There is not enough memory for the outputs of a run.");
+  } catch (...) {
+    return error_in_flight();
   }
 }
 
-Status CompiledGraph::commit_no_wait(std::span<const NamedInput> inputs) {
+Status CompiledGraph::commit_no_wait(std::span<const NamedInput> inputs) try {
   RunQueue::Inputs copies;
   for (const NamedInput& input : inputs) {
     if (input.view) {
@@ -137,34 +163,45 @@ Status CompiledGraph::commit_no_wait(std::span<const NamedInput> inputs) {
   if (!impl_->queue) {
     impl_->queue = std::make_unique<RunQueue>(
         [impl = impl_.get()](const RunQueue::Inputs& queued) -> Result<Outputs> {
-          return impl->run_guarded(named(queued));
-        });
+          try {
+            return impl->run(named(queued), false);
+          } catch (...) {
+            return error_in_flight();
+          }
+        },
+        impl_->cancel_flag);
+    impl_->seen_queue.store(impl_->queue.get(), std::memory_order_release);
   }
   impl_->queue->push(std::move(copies));
   return {};
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<std::vector<Outputs>> CompiledGraph::sync_pending() {
+Result<std::vector<Outputs>> CompiledGraph::sync_pending() try {
   if (!impl_->queue) return std::vector<Outputs>();
   return impl_->queue->drain();
+} catch (...) {
+  return error_in_flight();
 }
 
 void CompiledGraph::cancel() {
-  if (impl_->queue) impl_->queue->drop(cancelled());
-  if (impl_->bound) impl_->bound->executable->cancel();
-  if (impl_->active) impl_->active->bound->executable->cancel();
+  if (RunQueue* const queue = impl_->seen_queue.load(std::memory_order_acquire)) queue->cancel();
+  impl_->cancel_flag->store(true, std::memory_order_relaxed);
 }
 
 Result<std::vector<Outputs>> CompiledGraph::run_pipelined(
-    std::span<const std::vector<NamedInput>> input_sets) {
+    std::span<const std::vector<NamedInput>> input_sets) try {
   Impl& impl = *impl_;
-  RLX_TRY(impl.check_idle());
+  RLX_TRY(impl.begin_run());
   const bool is_stateful =
       !impl.handles.empty() || !impl.bound || !impl.bound->executable->plan().states.empty();
   const std::size_t lanes =
       is_stateful ? 1 : std::min<std::size_t>(impl.backend->lanes(), input_sets.size());
   while (impl.companions.size() + 1 < lanes) {
     RLX_ASSIGN(auto companion, impl.clone());
+    companion->cancel_flag = impl.cancel_flag;
+    companion->bound->executable->end_runs_when(impl.cancel_flag);
     impl.companions.push_back(std::move(companion));
   }
   std::vector<std::optional<Result<Outputs>>> results(input_sets.size());
@@ -185,6 +222,8 @@ Result<std::vector<Outputs>> CompiledGraph::run_pipelined(
     outputs.push_back(**std::move(results[i]));
   }
   return outputs;
+} catch (...) {
+  return error_in_flight();
 }
 
 }  // namespace rlx

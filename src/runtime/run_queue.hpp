@@ -1,6 +1,7 @@
 // Runs that wait for their turn on a thread of their own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -20,31 +21,36 @@ class RunQueue {
   using Inputs = std::vector<std::pair<std::string, Tensor>>;
   using Run = std::function<Result<Outputs>(const Inputs&)>;
 
-  explicit RunQueue(Run run);
-  ~RunQueue();  ///< waits for the run in flight; drops the others
+  /// `cancel_flag` is cleared where a run begins.
+  RunQueue(Run run, std::shared_ptr<std::atomic<bool>> cancel_flag);
+  ~RunQueue();  ///< ends the run in flight; drops the others
   RunQueue(const RunQueue&) = delete;
   RunQueue& operator=(const RunQueue&) = delete;
 
   void push(Inputs inputs);
-  /// Runs that were pushed since the last drain.
-  std::size_t pending() const;
+  /// Runs that were pushed since the last drain. Takes no lock.
+  std::size_t pending() const { return pushed_.load(std::memory_order_acquire); }
   /// Waits; the outputs of all runs, or the first failure.
   Result<std::vector<Outputs>> drain();
-  /// Forgets what did not begin yet: drain then tells the failure.
-  void drop(Error failure);
+  /// Ends the run in flight by the flag, and forgets what did not begin yet: drain then tells the
+  /// failure, if there was anything to end.
+  void cancel();
 
  private:
   void work();
+  void note(Result<Outputs> outputs);
 
   const Run run_;
+  const std::shared_ptr<std::atomic<bool>> cancel_flag_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Inputs> waiting_;
   std::vector<Outputs> done_;
   std::optional<Error> failure_;
-  std::size_t pushed_ = 0;
+  std::atomic<std::size_t> pushed_ = 0;
   bool is_running_ = false, is_over_ = false;
-  std::thread thread_;  ///< last: it uses all of the above
+  bool is_cut_ = false;  ///< runs behind the one in flight were dropped
+  std::thread thread_;   ///< last: it uses all of the above
 };
 
 }  // namespace rlx

@@ -13,6 +13,7 @@
 
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "base/hash.hpp"
 #include "rlx/mapped.hpp"
 #include "runtime/compiled_graph.hpp"
@@ -163,27 +164,49 @@ Status write_parts(std::FILE* stream, const std::vector<std::byte>& head,
   return {};
 }
 
+/// A new file, whole on the disk or an error.
+Status write_file(const std::string& file, const std::vector<std::byte>& head,
+                  const std::vector<SavedParts::Weight>& weights,
+                  const std::vector<WeightEntry>& entries) {
+  const int descriptor =
+      open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) return bad_input("The file cannot be written: {}.", std::strerror(errno));
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(fdopen(descriptor, "wb"), std::fclose);
+  if (!stream) {
+    const int reason = errno;
+    close(descriptor);
+    return bad_input("The file cannot be written: {}.", std::strerror(reason));
+  }
+  RLX_TRY(write_parts(stream.get(), head, weights, entries));
+  if (std::fclose(stream.release()) != 0)
+    return bad_input("The file cannot be written: {}.", std::strerror(errno));
+  return {};
+}
+
 struct Mapping {
   std::shared_ptr<const std::byte> bytes;
   std::uint64_t size = 0;
   std::span<const std::byte> span() const { return {bytes.get(), size}; }
 };
 
+struct Close {
+  void operator()(const int* descriptor) const { close(*descriptor); }
+};
+
 Result<Mapping> map_trusted(const std::string& file) {
   const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return bad_input("The file ({}) cannot be opened: {}.", file, std::strerror(errno));
-  const Status trusted = check_trusted_file(descriptor, file);
+  const std::unique_ptr<const int, Close> closed(&descriptor);
+  RLX_TRY(check_trusted_file(descriptor, file));
   struct stat status{};
   (void)fstat(descriptor, &status);
   const auto size = static_cast<std::size_t>(status.st_size);
-  void* address = MAP_FAILED;
-  if (trusted.ok() && size >= sizeof(Header))
-    address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  close(descriptor);
-  RLX_TRY(trusted);
-  if (address == MAP_FAILED)
+  if (size < sizeof(Header))
     return bad_input("The saved program ({}) is damaged: it is too short.", file);
+  void* const address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (address == MAP_FAILED)
+    return bad_input("The saved program ({}) cannot be mapped: {}.", file, std::strerror(errno));
   return Mapping{{static_cast<const std::byte*>(address), FileUnmap{size}}, size};
 }
 
@@ -268,7 +291,7 @@ bool is_saved_program(const std::string& file) {
   return read && first == magic;
 }
 
-Status CompiledGraph::save(const std::string& file) const {
+Status CompiledGraph::save(const std::string& file) const try {
   RLX_TRY(impl_->need_bound());
   RLX_TRY(impl_->check_idle());
   RLX_ASSIGN(const SavedParts parts, impl_->bound->executable->save());
@@ -276,18 +299,19 @@ Status CompiledGraph::save(const std::string& file) const {
   const std::vector<std::byte> head = make_head(*impl_, parts, entries);
   // Whole under another name first: readers never see halves.
   const std::string temporary = fmt::format("{}.new-{}", file, getpid());
-  const int descriptor =
-      open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  std::FILE* stream = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
-  if (!stream) return bad_input("The file ({}) cannot be written: {}.", file, std::strerror(errno));
-  Status status = write_parts(stream, head, parts.weights, entries);
-  if (std::fclose(stream) != 0 && status.ok())
-    status = bad_input("The file ({}) cannot be written: {}.", file, std::strerror(errno));
-  if (status.ok() && std::rename(temporary.c_str(), file.c_str()) != 0)
-    status = bad_input("The file ({}) cannot be replaced: {}.", file, std::strerror(errno));
+  Status status;
+  try {
+    status = write_file(temporary, head, parts.weights, entries);
+    if (status.ok() && std::rename(temporary.c_str(), file.c_str()) != 0)
+      status = bad_input("The file cannot be replaced: {}.", std::strerror(errno));
+  } catch (...) {
+    status = error_in_flight();
+  }
   if (status.ok()) return {};
   std::remove(temporary.c_str());
   return std::move(status.error()).while_("saving " + file);
+} catch (...) {
+  return error_in_flight();
 }
 
 Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::load(

@@ -4,6 +4,7 @@
 #include <list>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -35,7 +36,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 Device Session::device() const { return impl_->chosen; }
 
-Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) {
+Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) try {
   if (options.precision != Precision::f32 && options.exact) {
     return bad_input("An exact program computes in f32: leave out the precision ({}).",
                      name_of(options.precision));
@@ -52,12 +53,16 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
       report.kernels, report.compile_ms, report.generated_kernels, report.cached_kernels,
       memory.weights_bytes, memory.arena_bytes, memory.scratch_bytes);
   return program;
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<CompiledGraph> Session::load(const std::string& file) {
+Result<CompiledGraph> Session::load(const std::string& file) try {
   RLX_ASSIGN(Backend* const backend, impl_->open(Graph()));
   RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, *backend, file));
   return CompiledGraph(std::move(program));
+} catch (...) {
+  return error_in_flight();
 }
 
 struct CompileCache::Impl {
@@ -75,7 +80,7 @@ CompileCache::CompileCache(Session& session, Graph graph, std::size_t capacity)
 CompileCache::~CompileCache() = default;
 CompileCache::CompileCache(CompileCache&&) noexcept = default;
 
-Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) {
+Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) try {
   std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact,
                                 options.disable_fusion, options.threads);
   for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
@@ -96,6 +101,8 @@ Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& o
   programs.emplace_front(key, std::make_shared<CompiledGraph>(std::move(program)));
   if (programs.size() > impl_->capacity) programs.pop_back();
   return programs.front().second;
+} catch (...) {
+  return error_in_flight();
 }
 
 std::size_t CompileCache::size() const { return impl_->programs.size(); }

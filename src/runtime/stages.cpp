@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
@@ -25,15 +26,20 @@ bool is_source(const Op& op) {
 /// The name under which a value is handed to the next stage.
 std::string carried_name(ValueId id) { return fmt::format("carried_{}_{}", id.node, id.result); }
 
+/// Parts made for values seen lately that are kept: data may tell new ones in every run.
+constexpr std::size_t next_kept = 16;
+
 /// Keeps the last stage's outputs apart from inputs of the same name.
 const std::string output_prefix = "output:";
 
 }  // namespace
 
 Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph,
-                                           const CompileOptions& options, const Named& params) {
+                                           const CompileOptions& options, const Named& params,
+                                           std::shared_ptr<const std::atomic<bool>> cancel_flag) {
   auto stage = std::make_unique<Stage>();
   stage->backend_ = &backend;
+  stage->cancel_flag_ = std::move(cancel_flag);
   stage->options_ = options;
   stage->params_ = params;
   stage->graph_ = std::move(graph);
@@ -41,6 +47,7 @@ Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph,
   const Graph part = stage->reason_.empty() ? stage->graph_ : stage->part_before();
   RLX_ASSIGN(const Graph live, passes::drop_dead(part));
   RLX_ASSIGN(stage->program_, compile_static(backend, live, options));
+  stage->program_.executable->end_runs_when(stage->cancel_flag_);
   for (const auto& [name, value] : params)
     RLX_TRY(stage->program_.executable->set_param(name, value));
   return stage;
@@ -221,30 +228,43 @@ Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
     return outputs;
   }
   RLX_ASSIGN(const Named values, evaluate_host_nodes(computed));
-  std::unique_ptr<Stage>& next = next_[key_of(values)];
-  if (!next) {
-    RLX_ASSIGN(const Graph after, part_after(values));
-    RLX_ASSIGN(Graph graph, specialised(after, {}, {}));
-    // Without a node evaluated or a value that decides dims, the next stage would stand where this
-    // one does.
-    if (host_nodes_.empty() && !decides_anything())
-      return unsupported("The program cannot go on: {}.", reason_);
-    RLX_ASSIGN(next, make(*backend_, std::move(graph), options_, params_));
-  }
-  last_next_ = next.get();
+  if (*cancel_flag_) return run_was_cancelled();
+  RLX_ASSIGN(Stage* const next, next_for(values));
   return next->run(values);
 }
 
+Result<Stage*> Stage::next_for(const Named& values) {
+  std::string key = key_of(values);
+  for (auto it = next_.begin(); it != next_.end(); ++it) {
+    if (it->first != key) continue;
+    next_.splice(next_.begin(), next_, it);
+    return next_.front().second.get();
+  }
+  RLX_ASSIGN(const Graph after, part_after(values));
+  RLX_ASSIGN(Graph graph, specialised(after, {}, {}));
+  // Without a node evaluated or a value that decides dims, the next stage would stand where this
+  // one does.
+  if (host_nodes_.empty() && !decides_anything())
+    return unsupported("The program cannot go on: {}.", reason_);
+  RLX_ASSIGN(auto next, make(*backend_, std::move(graph), options_, params_, cancel_flag_));
+  next_.emplace_front(std::move(key), std::move(next));
+  if (next_.size() > next_kept) next_.pop_back();
+  return next_.front().second.get();
+}
+
 std::vector<const StaticProgram*> Stage::programs() const {
-  std::vector<const StaticProgram*> list;
-  for (const Stage* stage = this; stage; stage = stage->last_next_)
+  std::vector<const StaticProgram*> list{&program_};
+  const Stage* stage = this;
+  while (!stage->next_.empty()) {
+    stage = stage->next_.front().second.get();  // of the last run
     list.push_back(&stage->program_);
+  }
   return list;
 }
 
 int Stage::count() const {
   int most = 0;
-  for (const auto& [key, stage] : next_) most = std::max(most, stage ? stage->count() : 0);
+  for (const auto& [key, stage] : next_) most = std::max(most, stage->count());
   return 1 + most;
 }
 

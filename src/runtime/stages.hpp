@@ -2,6 +2,8 @@
 // which is compiled once for each new set of dims and kept.
 #pragma once
 
+#include <atomic>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,10 +15,12 @@ namespace rlx {
 
 class Stage {
  public:
-  /// `graph` is specialised as far as its inputs' dims tell.
+  /// `graph` is specialised as far as its inputs' dims tell. Runs end with the error `cancelled`
+  /// once the flag is set.
   static Result<std::unique_ptr<Stage>> make(Backend& backend, Graph graph,
                                              const CompileOptions& options,
-                                             const std::map<std::string, Tensor>& params);
+                                             const std::map<std::string, Tensor>& params,
+                                             std::shared_ptr<const std::atomic<bool>> cancel_flag);
 
   /// The outputs in the graph's order, from the inputs by name.
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs);
@@ -35,6 +39,7 @@ class Stage {
 
   void find_split();
   Graph part_before() const;
+  Result<Stage*> next_for(const Named& values);
   Result<Named> run_program(const Named& inputs);
   Result<Named> evaluate_host_nodes(const Named& values);
   Result<Tensor> value_of(ValueId id, const Named& values) const;
@@ -43,6 +48,7 @@ class Stage {
   std::string key_of(const Named& values) const;
 
   Backend* backend_ = nullptr;
+  std::shared_ptr<const std::atomic<bool>> cancel_flag_;
   CompileOptions options_;
   Graph graph_;
   StaticProgram program_;
@@ -52,8 +58,8 @@ class Stage {
       handed_over_;  ///< values of this stage that later ones read; true: they decide dims
   std::vector<std::int32_t> host_nodes_;  ///< data-dependent nodes, evaluated between the stages
   Named params_;
-  std::map<std::string, std::unique_ptr<Stage>> next_;  ///< by dims and deciding values
-  const Stage* last_next_ = nullptr;                    ///< of the last run
+  /// By dims and deciding values, most recently used first.
+  std::list<std::pair<std::string, std::unique_ptr<Stage>>> next_;
 };
 
 }  // namespace rlx

@@ -8,6 +8,8 @@
 #include <exception>
 #include <new>
 
+#include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "tools/options.hpp"
 
 namespace rlx::tools {
@@ -23,12 +25,8 @@ int act(const Action& action) {
   try {
     const Result<int> code = action();
     return code.ok() ? *code : report(code.error());
-  } catch (const Exception& exception) {
-    return report(exception.error());
-  } catch (const std::bad_alloc&) {
-    return report({ErrorKind::bad_input, "There is not enough memory for what was asked."});
-  } catch (const std::exception& exception) {
-    return report({ErrorKind::internal, fmt::format("Unexpected failure ({}).", exception.what())});
+  } catch (...) {
+    return report(error_in_flight());
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <thread>
 
 #include "rlx/rlx.hpp"
@@ -93,15 +95,14 @@ Graph long_chain(int steps, std::int64_t size = 256) {
   return graph;
 }
 
-TEST_F(Queue, a_run_is_cancelled_from_another_thread) {
-  CompiledGraph program = session.compile(long_chain(400)).value();
-  const Tensor x(f32, {256, 256});
+/// Cancels, again and again, until the work has come back; gives what it said.
+Error cancelled_error(CompiledGraph& program, const std::function<Result<Outputs>()>& work) {
   std::atomic<bool> is_over = false;
-  std::string said;
+  Error said;
   std::thread runner([&] {
-    while (said.empty()) {
-      const auto outputs = program.run({{"x", x}});
-      if (!outputs.ok()) said = outputs.error().message;
+    while (said.message.empty()) {
+      const auto outputs = work();
+      if (!outputs.ok()) said = outputs.error();
     }
     is_over = true;
   });
@@ -110,7 +111,15 @@ TEST_F(Queue, a_run_is_cancelled_from_another_thread) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   runner.join();
-  EXPECT_EQ(said, "The run was cancelled.");
+  return said;
+}
+
+TEST_F(Queue, a_run_is_cancelled_from_another_thread) {
+  CompiledGraph program = session.compile(long_chain(400)).value();
+  const Tensor x(f32, {256, 256});
+  const Error error = cancelled_error(program, [&] { return program.run({{"x", x}}); });
+  EXPECT_EQ(error.kind, ErrorKind::cancelled);
+  EXPECT_EQ(error.message, "The run was cancelled.");
   EXPECT_TRUE(program.run({{"x", x}}).ok()) << "usable afterwards";
 }
 
@@ -120,8 +129,125 @@ TEST_F(Queue, cancelling_drops_what_is_queued) {
   for (int i = 0; i < 50; ++i)
     ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"x", x}}).ok());
   program.cancel();
-  EXPECT_THAT(message(program.sync_pending()), HasSubstr("The run was cancelled."));
+  const auto outputs = program.sync_pending();
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_EQ(outputs.error().kind, ErrorKind::cancelled);
+  EXPECT_THAT(message(outputs), HasSubstr("The run was cancelled. - while running queued run ("));
   EXPECT_TRUE(program.run({{"x", x}}).ok());
+}
+
+/// while (count < limit) { x = x w; ++count }
+Value multiplied(Graph& graph, Value x, Value w, Value limit) {
+  const auto carried = [&](Graph& inner) {
+    return Values{inner.input("count", i64, {}), inner.input("x", f32, x.shape()),
+                  inner.input("w", f32, w.shape()), inner.input("limit", i64, {})};
+  };
+  Graph condition, body;
+  const Values seen = carried(condition), v = carried(body);
+  condition.output("goes_on", less(seen[0], seen[3]));
+  body.output("count", v[0] + body.constant(i64, 1));
+  body.output("x", matmul(v[1], v[2]));
+  body.output("w", v[2]);
+  body.output("limit", v[3]);
+  const std::vector<ValueId> results =
+      graph
+          .try_add(op::While{std::make_shared<const Graph>(std::move(condition)),
+                             std::make_shared<const Graph>(std::move(body))},
+                   std::vector<ValueId>{graph.constant(i64, 0).id(), x.id(), w.id(), limit.id()},
+                   "", "")
+          .value();
+  return graph.handle(results[1]);
+}
+
+constexpr std::int64_t forever = std::int64_t{1} << 60;
+
+// The body is one kernel of 2 threads here and of 1 there: the team must agree on the last
+// iteration.
+TEST_F(Queue, an_endless_loop_is_cancelled) {
+  for (const std::int64_t size : {4, 256}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {size, size}), w = graph.input("w", f32, {size, size});
+    graph.output("y", multiplied(graph, x, w, graph.input("limit", i64, {})));
+    CompiledGraph program = session.compile(graph).value();
+    const Tensor values(f32, {size, size});
+    const Tensor endless = Tensor::scalar(forever), short_one = Tensor::scalar(std::int64_t{3});
+    const Error error = cancelled_error(
+        program, [&] { return program.run({{"x", values}, {"w", values}, {"limit", endless}}); });
+    EXPECT_EQ(error.kind, ErrorKind::cancelled);
+    EXPECT_EQ(error.message, "The run was cancelled.");
+    EXPECT_TRUE(program.run({{"x", values}, {"w", values}, {"limit", short_one}}).ok());
+  }
+}
+
+TEST_F(Queue, a_program_that_data_splits_is_cancelled) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {6});
+  const Value places = reshape(graph.add_one(op::NonZero{}, {x}), {-1});
+  const Value picked = reshape(gather(x, places), {1, -1});
+  const Value column = transpose(picked, {1, 0});  // dims of the second part: [count, 1]
+  const Value limit = graph.input("limit", i64, {});
+  Graph condition, body;
+  {
+    const Value count = condition.input("count", i64, {});
+    condition.input("x", f32, {Dim::unknown(), 1});
+    const Value most = condition.input("limit", i64, {});
+    condition.output("goes_on", less(count, most));
+    const Value next = body.input("count", i64, {});
+    const Value row = body.input("x", f32, {Dim::unknown(), 1});
+    const Value same = body.input("limit", i64, {});
+    body.output("count", next + body.constant(i64, 1));
+    body.output("x", tanh(row));
+    body.output("limit", same);
+  }
+  const std::vector<ValueId> results =
+      graph
+          .try_add(op::While{std::make_shared<const Graph>(std::move(condition)),
+                             std::make_shared<const Graph>(std::move(body))},
+                   std::vector<ValueId>{graph.constant(i64, 0).id(), column.id(), limit.id()}, "",
+                   "")
+          .value();
+  graph.output("y", graph.handle(results[1]));
+  CompiledGraph program = session.compile(graph).value();
+  const Tensor values = Tensor::of<float>({6}, {0, 1, 0, 2, 3, 0});
+  const Tensor endless = Tensor::scalar(forever), once = Tensor::scalar(std::int64_t{1});
+  const Error error =
+      cancelled_error(program, [&] { return program.run({{"x", values}, {"limit", endless}}); });
+  EXPECT_EQ(error.kind, ErrorKind::cancelled) << error.message;
+  const Outputs outputs = program.run({{"x", values}, {"limit", once}}).value();
+  EXPECT_EQ(outputs[0].dims(), (Dims{3, 1}));
+  EXPECT_FLOAT_EQ(outputs[0].as<float>()[2], std::tanh(3.0f));
+}
+
+TEST_F(Queue, lanes_of_pipelined_runs_are_cancelled) {
+  CompiledGraph program = session.compile(long_chain(100)).value();
+  const Tensor x(f32, {256, 256});
+  const std::vector<std::vector<NamedInput>> sets(12, {{"x", x}});
+  const Error error = cancelled_error(program, [&]() -> Result<Outputs> {
+    const auto outputs = program.run_pipelined(sets);
+    if (!outputs.ok()) return outputs.error();
+    return Outputs();
+  });
+  EXPECT_EQ(error.kind, ErrorKind::cancelled);
+  EXPECT_THAT(error.message, HasSubstr("The run was cancelled. - while running input set ("));
+  EXPECT_EQ(program.run_pipelined(sets).value().size(), sets.size()) << "usable afterwards";
+}
+
+TEST_F(Queue, a_cancel_without_a_run_ends_nothing_later) {
+  CompiledGraph program = session.compile(lookup()).value();
+  program.cancel();
+  EXPECT_TRUE(program.run({{"index", index(1)}}).ok());
+  ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"index", index(2)}}).ok());
+  EXPECT_EQ(program.sync_pending().value().size(), 1u);
+  program.cancel();
+  ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"index", index(3)}}).ok());
+  EXPECT_EQ(program.sync_pending().value().size(), 1u);
+}
+
+TEST_F(Queue, a_program_goes_while_its_runs_are_queued) {
+  const Tensor x(f32, {256, 256});
+  CompiledGraph program = session.compile(long_chain(100)).value();
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(program.commit_no_wait(std::vector<NamedInput>{{"x", x}}).ok());
 }
 
 TEST(Limits, a_program_that_would_exceed_the_session_is_an_error) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "base/hash.hpp"
 #include "graph/op_info.hpp"
 
@@ -55,15 +56,16 @@ std::uint32_t CpuExecutable::position_of(std::int32_t buffer) {
   const auto index = static_cast<std::size_t>(plan_buffer.index);
   if (plan_buffer.storage == plan::Storage::input) input_positions_[index].push_back(position);
   if (plan_buffer.storage == plan::Storage::slot) slot_positions_[index].push_back(position);
+  if (plan_buffer.storage == plan::Storage::weight) weight_positions_[index].push_back(position);
   note_output(buffer, position);
   return position;
 }
 
 void CpuExecutable::bind() {
-  steps_.clear(), pointers_.clear(), calls_.clear(), loops_.clear();
   input_positions_.assign(plan().inputs.size(), {});
   slot_positions_.assign(static_cast<std::size_t>(plan().slots), {});
   output_positions_.assign(plan().outputs.size(), {});
+  weight_positions_.assign(plan().weights.size(), {});
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
   for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
   for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
@@ -125,7 +127,7 @@ bool CpuExecutable::holds(const BoundStep& step) const {
 }
 
 void CpuExecutable::run_host(const BoundStep& step) {
-  if (!host_status_.ok()) return;
+  if (!host_status_.ok() || host_failure_) return;
   BoundCall& call = calls_[static_cast<std::size_t>(step.host_call)];
   std::uint32_t at = call.pointers;
   for (TensorView& input : call.inputs) input.data = static_cast<std::byte*>(pointers_[at++]);
@@ -133,10 +135,9 @@ void CpuExecutable::run_host(const BoundStep& step) {
   const Op& op = plan().host_calls[static_cast<std::size_t>(step.host_call)].op;
   try {
     host_status_ = op.info().eval(op.attributes(), EvalArgs{call.inputs, call.outputs});
-  } catch (const Exception& exception) {
-    host_status_ = exception.error();
-  } catch (const std::bad_alloc&) {
-    host_status_ = bad_input("Not enough memory to run {}.", op.name());
+  } catch (...) {
+    // Nothing may leave a team's body: outcome() throws it again.
+    host_failure_ = std::current_exception();
   }
 }
 
@@ -147,10 +148,8 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
     if (!alone || worker == 0) run_loop(step.loop, worker, alone ? nullptr : team);
     return;
   }
-  if (is_cancelled_.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (worker == 0 && host_status_.ok()) host_status_ = not_available("The run was cancelled.");
+  if (is_cancelled()) [[unlikely]]
     return;
-  }
   if (step.host_call >= 0 && !step.lines) {
     if (worker == 0) run_host(step);
     return;
@@ -158,9 +157,9 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   const int sharing = std::min<int>(step.threads, workers);
   if (worker >= sharing) return;
   if (step.grouped >= 0) {
-    const Status status = experts_.run(step.grouped, pointers_.data() + step.pointers, worker,
-                                       sharing, scratch_ + program_->scratch_bytes * worker);
-    if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = status;
+    Status status = experts_.run(step.grouped, pointers_.data() + step.pointers, worker, sharing,
+                                 scratch_ + program_->scratch_bytes * worker);
+    if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = std::move(status);
     return;
   }
   const std::int64_t begin = step.work_items * worker / sharing,
@@ -180,7 +179,7 @@ void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
   if (error_flag_) *error_flag_ = 0;
   experts_.begin_run();
   if (!host_status_.ok()) host_status_ = Status();
-  is_cancelled_.store(false, std::memory_order_relaxed);
+  if (host_failure_) host_failure_ = nullptr;
 }
 
 Status CpuExecutable::check_ready() {
@@ -189,7 +188,15 @@ Status CpuExecutable::check_ready() {
 }
 
 Status CpuExecutable::outcome() const {
+  if (host_failure_) {
+    try {
+      std::rethrow_exception(host_failure_);
+    } catch (...) {
+      return error_in_flight();
+    }
+  }
   if (!host_status_.ok()) return host_status_;
+  if (is_cancelled()) return run_was_cancelled();
   if (error_flag_ && *error_flag_ != 0)
     return bad_input("An index of a gather lies outside its axis.");
   return {};
@@ -313,13 +320,15 @@ Result<SavedParts> CpuExecutable::save() const {
   return parts;
 }
 
-void CpuExecutable::cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
-
 Status CpuExecutable::set_param(std::string_view name, const Tensor& value) {
   RLX_ASSIGN(weights_, weights_->with_param(name, value, plan(), program_->shared->weights,
                                             *program_->shared->pool));
-  bind();
   experts_.set_weights(weights_);
+  // Nothing below fails: the program has all of the new value or, after an error, all of the old.
+  for (std::size_t i = 0; i < weight_positions_.size(); ++i) {
+    for (const std::uint32_t position : weight_positions_[i])
+      pointers_[position] = const_cast<std::byte*>(weights_->data(i));
+  }
   return {};
 }
 

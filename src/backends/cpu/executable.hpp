@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -29,7 +30,9 @@ class CpuExecutable final : public Executable {
   const std::byte* arena() const override { return arena_; }
   std::byte* state(std::string_view name) override;
   void set_output(std::size_t index, void* memory) override;
-  void cancel() override;
+  void end_runs_when(std::shared_ptr<const std::atomic<bool>> flag) override {
+    cancel_flag_ = std::move(flag);
+  }
   Result<SavedParts> save() const override;
   ExpertControl* experts() override { return experts_.empty() ? nullptr : &experts_; }
   Status set_param(std::string_view name, const Tensor& value) override;
@@ -85,6 +88,7 @@ class CpuExecutable final : public Executable {
   void set_inputs(std::span<const void* const> inputs);
   Status check_ready();
   Status outcome() const;
+  bool is_cancelled() const { return cancel_flag_->load(std::memory_order_relaxed); }
   // executable_loops.cpp
   /// Called by all members of a team, or with a null team by one worker.
   void run_loop(std::int32_t index, int worker, Team* team);
@@ -108,11 +112,14 @@ class CpuExecutable final : public Executable {
   std::vector<std::vector<std::uint32_t>> input_positions_;   ///< by input: set by every run
   std::vector<std::vector<std::uint32_t>> slot_positions_;    ///< by slot: set by loops
   std::vector<std::vector<std::uint32_t>> output_positions_;  ///< by output
+  std::vector<std::vector<std::uint32_t>> weight_positions_;  ///< by weight: set_param moves them
   std::vector<BoundCall> calls_;
   std::vector<BoundLoop> loops_;
   std::int32_t* error_flag_ = nullptr;
   Status host_status_;
-  std::atomic<bool> is_cancelled_ = false;
+  std::exception_ptr host_failure_;  ///< what a host call threw
+  std::shared_ptr<const std::atomic<bool>> cancel_flag_ = std::make_shared<std::atomic<bool>>();
+  bool loop_ends_ = false;  ///< worker 0's look at the flag, for all members of the team
   ExpertSteps experts_;
   MemoryShare share_;  ///< of the session's budget
 };

@@ -83,7 +83,10 @@ void CpuExecutable::run_loop(std::int32_t index, int worker, Team* team) {
   bool goes_on = plan.start < 0 || is_true(loop.start);
   std::int64_t step = 0;
   for (; goes_on && step < trips; ++step) {
-    if (worker == 0) begin_iteration(plan, loop, step);
+    if (worker == 0) {
+      begin_iteration(plan, loop, step);
+      loop_ends_ = is_cancelled();
+    }
     wait();
     for (const BoundStep& each : loop.steps) {
       if (each.barrier_before) wait();
@@ -91,7 +94,8 @@ void CpuExecutable::run_loop(std::int32_t index, int worker, Team* team) {
     }
     // All see what this iteration wrote, and none begins the next before all have looked.
     wait();
-    goes_on = host_status_.ok() && (plan.condition < 0 || is_true(loop.condition));
+    goes_on = host_status_.ok() && !host_failure_ && !loop_ends_ &&
+              (plan.condition < 0 || is_true(loop.condition));
     wait();
   }
   if (worker == 0) finish_loop(plan, loop, step);

@@ -25,7 +25,7 @@ class NullExecutable final : public Executable {
     return nullptr;
   }
   void set_output(std::size_t, void*) override {}
-  void cancel() override {}
+  void end_runs_when(std::shared_ptr<const std::atomic<bool>>) override {}
   Status set_param(std::string_view, const Tensor&) override { return {}; }
   Result<std::unique_ptr<Executable>> clone() const override {
     return std::unique_ptr<Executable>(std::make_unique<NullExecutable>(plan_));

@@ -7,6 +7,7 @@
 
 #include "backends/backend.hpp"
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
@@ -70,7 +71,9 @@ class ReferenceExecutable final : public Executable {
     targets_.resize(plan_.outputs.size());
     targets_[index] = static_cast<std::byte*>(memory);
   }
-  void cancel() override { is_cancelled_ = true; }
+  void end_runs_when(std::shared_ptr<const std::atomic<bool>> flag) override {
+    cancel_flag_ = std::move(flag);
+  }
   Status set_param(std::string_view name, const Tensor& value) override {
     params_.insert_or_assign(std::string(name), value);
     return {};
@@ -87,12 +90,11 @@ class ReferenceExecutable final : public Executable {
   Status run(std::span<const void* const> inputs) override {
     values_.assign(graph().nodes().size(), {});
     updates_.clear();
-    is_cancelled_ = false;
     targets_.resize(plan_.outputs.size());
     std::size_t next_input = 0;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = graph().nodes()[i];
-      if (is_cancelled_) return not_available("The run was cancelled.");
+      if (cancel_flag_ && *cancel_flag_) return run_was_cancelled();
       if (node.op.is<op::Input>()) {
         const Type& type = node.results[0];
         const auto* bytes = static_cast<const std::byte*>(inputs[next_input++]);
@@ -163,7 +165,7 @@ class ReferenceExecutable final : public Executable {
   }
 
   std::vector<std::byte*> targets_;  ///< by output; null: the arena
-  std::atomic<bool> is_cancelled_ = false;
+  std::shared_ptr<const std::atomic<bool>> cancel_flag_;
   std::shared_ptr<const plan::FlatGraph> flat_;
   plan::Plan plan_;
   Tensor memory_;  ///< the arena

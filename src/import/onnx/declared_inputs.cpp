@@ -83,7 +83,7 @@ std::vector<DeclaredInput> inputs_of(Bytes model) {
 }  // namespace
 
 Result<std::vector<DeclaredInput>> onnx_declared_inputs(const std::filesystem::path& file) {
-  return importing::guarded("reading " + file.string(),
+  return importing::guarded("reading", file,
                             [&] { return inputs_of(importing::map_file(file).span()); });
 }
 

@@ -16,7 +16,7 @@ Graph import_bytes(const Bytes& bytes, const std::filesystem::path& folder,
   std::set<std::string> fixed;
   while (true) {
     onnx::Importer importer(model, source, options, custom, fixed);
-    auto graph = importing::guarded("", [&] { return importer.import(); });
+    auto graph = importing::guarded("", {}, [&] { return importer.import(); });
     const std::size_t before = fixed.size();
     fixed.insert(importer.wanted().begin(), importer.wanted().end());
     if (fixed.size() > before) continue;
@@ -28,7 +28,7 @@ Graph import_bytes(const Bytes& bytes, const std::filesystem::path& folder,
 
 Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions& options,
                           const CustomOps& ops) {
-  return importing::guarded("importing " + file.string(), [&] {
+  return importing::guarded("importing", file, [&] {
     const auto folder = file.parent_path();
     return import_bytes(importing::map_file(file), folder.empty() ? "." : folder, options, ops);
   });
@@ -36,7 +36,7 @@ Result<Graph> import_onnx(const std::filesystem::path& file, const ImportOptions
 
 Result<Graph> import_onnx(std::span<const std::byte> model, const ImportOptions& options,
                           const CustomOps& ops) {
-  return importing::guarded("importing a model from memory", [&] {
+  return importing::guarded("importing a model from memory", {}, [&] {
     return import_bytes(importing::borrow(model), {}, options, ops);
   });
 }
