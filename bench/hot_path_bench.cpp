@@ -1,9 +1,19 @@
 // What a call costs beside its kernels: a tiny graph (add and GELU on f32[8]) through every way to
-// run, with one and with two threads configured; medians of many short rounds.
+// run, with one and with two threads configured, and the step of a model whose state is fed inside;
+// medians of many short rounds.
+//
+// usage: hot_path_bench [--serve] [MODEL.onnx [OUTPUT=INPUT ...]]
+// Named inputs f32[1,576], a scalar sr and state f32[2,1,128] are silero-vad's; OUTPUT=INPUT feeds
+// it back. --serve: one round for each line that comes in, told as a line of JSON (bench/
+// hot_path.py measures ONNX Runtime between the rounds).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "rlx/rlx.hpp"
@@ -12,41 +22,120 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double median_us(const std::function<void()>& call) {
-  constexpr int rounds = 201, calls = 500;
-  std::vector<double> times;
-  for (int round = 0; round < rounds; ++round) {
+/// Something to call, and what its rounds took.
+struct Measured {
+  std::string name;
+  int calls = 0;  ///< of a round
+  std::function<void()> call;
+  std::vector<double> us;
+
+  double round() {
     const auto start = Clock::now();
     for (int i = 0; i < calls; ++i) call();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
-                    calls);
+    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls);
+    return us.back();
   }
-  std::ranges::nth_element(times, times.begin() + rounds / 2);
-  return times[rounds / 2];
-}
+  double median() {
+    std::ranges::nth_element(us, us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2));
+    return us[us.size() / 2];
+  }
+};
 
-void measure(int threads) {
-  rlx::Graph graph;
-  const rlx::Value x = graph.input("x", rlx::f32, {8}), y = graph.input("y", rlx::f32, {8});
-  graph.output("z", rlx::gelu(x + y));
-  rlx::SessionOptions options;
-  options.threads = threads;
-  rlx::Session session(rlx::Device::cpu, options);
-  rlx::CompiledGraph program = session.compile(graph).value();
-  const std::vector<float> a(8, 0.5f), b(8, 0.25f);
-  std::vector<float> z(8);
-  const void* slots[] = {a.data(), b.data()};
-  void* results[] = {z.data()};
-  const std::vector<rlx::NamedInput> named{{"x", a}, {"y", b}};
-  std::printf("%d threads: run_slots %.3f us, run_into %.3f, run_raw %.3f, run %.3f\n", threads,
-              median_us([&] { (void)program.run_slots(slots); }),
-              median_us([&] { (void)program.run_into(slots, results); }),
-              median_us([&] { (void)program.run_raw(named); }),
-              median_us([&] { (void)program.run(named); }));
+/// The tiny graph with so many threads configured, and its operands.
+struct Tiny {
+  rlx::Session session;
+  rlx::CompiledGraph program;
+  std::vector<float> a = std::vector<float>(8, 0.5f), b = std::vector<float>(8, 0.25f);
+  std::vector<float> z = std::vector<float>(8);
+  const void* slots[2] = {a.data(), b.data()};
+  void* results[1] = {z.data()};
+  std::vector<rlx::NamedInput> named{{"x", a}, {"y", b}};
+
+  static rlx::Graph graph() {
+    rlx::Graph graph;
+    const rlx::Value x = graph.input("x", rlx::f32, {8}), y = graph.input("y", rlx::f32, {8});
+    graph.output("z", rlx::gelu(x + y));
+    return graph;
+  }
+  static rlx::SessionOptions options(int threads) {
+    rlx::SessionOptions options;
+    options.threads = threads;
+    return options;
+  }
+  explicit Tiny(int threads)
+      : session(rlx::Device::cpu, options(threads)), program(session.compile(graph()).value()) {}
+};
+
+/// A model's step by position, its state fed inside.
+struct Step {
+  rlx::Session session{rlx::Device::cpu, Tiny::options(1)};
+  rlx::CompiledGraph program;
+  std::vector<rlx::Tensor> values;
+  std::vector<const void*> slots;
+
+  static rlx::CompiledGraph compiled(rlx::Session& session, const std::string& file,
+                                     const std::vector<std::string>& feeds) {
+    rlx::ImportOptions import;
+    import.input_dims["input"] = {1, 576};
+    import.input_dims["state"] = {2, 1, 128};
+    rlx::CompileOptions options;
+    for (const std::string& feed : feeds) {
+      const auto equals = feed.find('=');
+      options.feed(feed.substr(0, equals), feed.substr(equals + 1));
+    }
+    return session.compile(rlx::import_onnx(file, import).value(), options).value();
+  }
+  Step(const std::string& file, const std::vector<std::string>& feeds)
+      : program(compiled(session, file, feeds)) {
+    for (const rlx::IoInfo& input : program.inputs()) {
+      values.emplace_back(input.dtype, input.dims);
+      if (input.dtype == rlx::i64)
+        *reinterpret_cast<std::int64_t*>(values.back().mutable_data()) = 16000;
+      slots.push_back(values.back().data());
+    }
+  }
+};
+
+void print_round(std::vector<Measured>& all) {
+  std::string line = "{";
+  for (Measured& one : all) {
+    char text[160];
+    std::snprintf(text, sizeof text, "%s\"%s\": %.4f", line.size() > 1 ? ", " : "",
+                  one.name.c_str(), one.round());
+    line += text;
+  }
+  std::printf("%s}\n", line.c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace
 
-int main() {
-  for (const int threads : {1, 2}) measure(threads);
+int main(int count, char** arguments) {
+  std::vector<std::string> words(arguments + 1, arguments + count);
+  const bool serves = std::erase(words, "--serve") > 0;
+  std::vector<Measured> all;
+  std::vector<std::unique_ptr<Tiny>> tiny;
+  for (const int threads : {1, 2}) {
+    Tiny& one = *tiny.emplace_back(std::make_unique<Tiny>(threads));
+    const std::string of = " " + std::to_string(threads);
+    all.push_back({"run_slots" + of, 500, [&] { (void)one.program.run_slots(one.slots); }, {}});
+    all.push_back(
+        {"run_into" + of, 500, [&] { (void)one.program.run_into(one.slots, one.results); }, {}});
+    all.push_back({"run_raw" + of, 500, [&] { (void)one.program.run_raw(one.named); }, {}});
+    all.push_back({"run" + of, 500, [&] { (void)one.program.run(one.named); }, {}});
+  }
+  std::unique_ptr<Step> step;
+  if (!words.empty()) {
+    step =
+        std::make_unique<Step>(words[0], std::vector<std::string>(words.begin() + 1, words.end()));
+    all.push_back({"step", 50, [&] { (void)step->program.run_slots(step->slots); }, {}});
+  }
+  if (serves) {
+    for (std::string line; std::getline(std::cin, line);) print_round(all);
+    return 0;
+  }
+  for (Measured& one : all) {
+    for (int round = 0; round < 201; ++round) one.round();
+    std::printf("%-12s %.3f us\n", one.name.c_str(), one.median());
+  }
 }
