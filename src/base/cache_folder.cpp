@@ -130,6 +130,7 @@ bool read_all(int descriptor, std::span<std::byte> bytes, off_t offset) {
   }
   return true;
 }
+
 /// What the C library allocated.
 struct Free {
   void operator()(char* memory) const { std::free(memory); }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -34,19 +35,23 @@ Status CompiledGraph::Impl::change_experts(Change change) {
   return change(*bound->executable->experts());
 }
 
-Result<std::vector<std::int64_t>> CompiledGraph::moe_layers() const {
+Result<std::vector<std::int64_t>> CompiledGraph::moe_layers() const try {
   RLX_ASSIGN(const ExpertControl* const control, impl_->expert_control());
   return control->layers();
+} catch (...) {
+  return error_in_flight();
 }
 
-Status CompiledGraph::set_moe_resident_experts(const std::vector<bool>& mask) {
+Status CompiledGraph::set_moe_resident_experts(const std::vector<bool>& mask) try {
   RLX_ASSIGN(const ExpertControl* const control, impl_->expert_control());
   return set_moe_resident_experts_per_layer(
       std::vector<ExpertMask>(control->layers().size(), mask));
+} catch (...) {
+  return error_in_flight();
 }
 
 Status CompiledGraph::set_moe_resident_experts_per_layer(
-    const std::vector<std::vector<bool>>& masks) {
+    const std::vector<std::vector<bool>>& masks) try {
   RLX_ASSIGN(const ExpertControl* const control, impl_->expert_control());
   const std::vector<std::int64_t> layers = control->layers();
   if (masks.size() != layers.size())
@@ -59,29 +64,37 @@ Status CompiledGraph::set_moe_resident_experts_per_layer(
   }
   impl_->experts.masks = masks;
   return impl_->change_experts([&](ExpertControl& each) { return each.set_resident(masks); });
+} catch (...) {
+  return error_in_flight();
 }
 
-Status CompiledGraph::enable_moe_topk_capture(bool enabled) {
+Status CompiledGraph::enable_moe_topk_capture(bool enabled) try {
   RLX_TRY(impl_->expert_control());
   impl_->experts.captures = enabled;
   return impl_->change_experts([enabled](ExpertControl& each) -> Status {
     each.enable_capture(enabled);
     return {};
   });
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<std::vector<ExpertChoices>> CompiledGraph::take_moe_topk_capture() {
+Result<std::vector<ExpertChoices>> CompiledGraph::take_moe_topk_capture() try {
   RLX_ASSIGN(ExpertControl * control, impl_->expert_control());
   if (impl_->active) control = impl_->active->bound->executable->experts();
   std::optional<std::vector<ExpertChoices>> choices = control->take_choices();
   if (choices) return *std::move(choices);
   return bad_input("No run was captured: enable_moe_topk_capture, then run.");
+} catch (...) {
+  return error_in_flight();
 }
 
-Result<std::vector<ExpertCounts>> CompiledGraph::take_moe_residency_stats() {
+Result<std::vector<ExpertCounts>> CompiledGraph::take_moe_residency_stats() try {
   RLX_ASSIGN(ExpertControl * control, impl_->expert_control());
   if (impl_->active) control = impl_->active->bound->executable->experts();
   return control->take_counts();
+} catch (...) {
+  return error_in_flight();
 }
 
 // ---- the policy
