@@ -208,7 +208,7 @@ Recording recording_of(std::span<const std::byte> bytes, std::int64_t sample_rat
 }  // namespace
 
 Result<Recording> read_edf(const std::filesystem::path& file, std::int64_t sample_rate) {
-  return importing::guarded("reading " + file.string(), [&] {
+  return importing::guarded("reading", file, [&] {
     if (sample_rate < 0 || sample_rate > 1'000'000)
       fail("The sample rate ({}) is none.", sample_rate);
     return recording_of(importing::map_file(file).span(), sample_rate);

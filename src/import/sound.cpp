@@ -143,7 +143,7 @@ void write_samples(const std::filesystem::path& path, const Tensor& samples,
 }  // namespace
 
 Result<Sound> read_wav(const std::filesystem::path& file, std::int64_t sample_rate) {
-  return importing::guarded("reading " + file.string(), [&] {
+  return importing::guarded("reading", file, [&] {
     if (sample_rate < 0 || sample_rate > rate_max)
       fail("The sample rate ({}) is none.", sample_rate);
     Sound sound = sound_of(importing::map_file(file).span());
@@ -157,7 +157,7 @@ Result<Sound> read_wav(const std::filesystem::path& file, std::int64_t sample_ra
 
 Status write_wav(const std::filesystem::path& file, const Tensor& samples, std::int64_t sample_rate,
                  SoundFormat format) {
-  auto written = importing::guarded("writing " + file.string(), [&] {
+  auto written = importing::guarded("writing", file, [&] {
     write_samples(file, samples, sample_rate, format);
     return Done{};
   });
