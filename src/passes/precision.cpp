@@ -78,11 +78,12 @@ class Narrowing {
                    reason);
   }
 
-  /// A matmul whose rows are the last axis of A.
+  /// A matmul whose rows are the last axis of A, and whose sums of bytes fit into i32.
   bool rows_quantise(const Node& node) const {
+    constexpr std::int64_t most_products = (std::int64_t{1} << 31) / (255 * 127) - 1;
     const auto* dot = node.op.as<op::DotGeneral>();
-    return dot && shape_.run_in_a && dot->a_batch.empty() && dot->a_contract.size() == 1 &&
-           graph_.type(node.inputs[1]).rank() == 2;
+    return dot && shape_.depth <= most_products && shape_.run_in_a && dot->a_batch.empty() &&
+           dot->a_contract.size() == 1 && graph_.type(node.inputs[1]).rank() == 2;
   }
 
   Form allowed(const Node& node, Form form, bool weight, std::string& reason) const {

@@ -135,7 +135,8 @@ bool Placement::move(ValueId part, const View& target) {
           return false;
         continue;
       }
-      if (!is_view_op(node.op) && !node.op.is<op::Cast>()) continue;
+      const bool read_through = node.op.is<op::Cast>() && of({user, 0}).base != ValueId{user, 0};
+      if (!is_view_op(node.op) && !read_through) continue;
       const auto through = view_through(node, view);
       if (!through) return false;
       moved.push_back({user, *through});
