@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "base/half.hpp"
-#include "graph/elementwise_plain.hpp"
 #include "graph/op_info.hpp"
 
 namespace rlx {
@@ -427,8 +426,6 @@ Status evaluate_elementwise(const OpInfo& info, const void* attributes, const Ev
     data.push_back(args.inputs[i].data);
   }
   const ScalarValue result = info.scalar(attributes, builder, operands);
-  const bool one_op = nodes.size() == data.size() + 1 && result.id() + 1 == std::ssize(nodes);
-  if (one_op && evaluate_plain(nodes.back(), args)) return {};
   std::vector<ScalarDatum> values(nodes.size());
   const std::int64_t count = args.out(0).elements();
   for (std::int64_t point = 0; point < count; ++point) {
