@@ -78,6 +78,11 @@ struct Step {
     rlx::ImportOptions import;
     import.input_dims["input"] = {1, 576};
     import.input_dims["state"] = {2, 1, 128};
+    // Which rate it is decides a branch of the model at import.
+    const std::vector<rlx::DeclaredInput> declared = rlx::onnx_declared_inputs(file).value();
+    for (const rlx::DeclaredInput& input : declared) {
+      if (input.name == "sr") import.input_values["sr"] = rlx::Tensor::scalar(std::int64_t{16000});
+    }
     rlx::CompileOptions options;
     for (const std::string& feed : feeds) {
       const auto equals = feed.find('=');
