@@ -98,6 +98,11 @@ class Backend {
   /// Does the device run this composite whole?
   virtual Claim claim(const Graph& graph, const Node& node) const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
+  /// What a run of a lowered graph on so many threads (0: the device's) would take, its weights
+  /// coming from memory. Errors: not_available where the device cannot tell.
+  virtual Result<double> predicted_ns(const Graph&, int) const {
+    return Error{ErrorKind::not_available, "This device predicts no times."};
+  }
   /// Programs that gain from running at the same time.
   virtual int lanes() const { return 1; }
   /// Calls body(lane) for every lane, at the same time where the device can.

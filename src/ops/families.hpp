@@ -25,6 +25,7 @@ OpList order_ops();
 OpList selection_ops();
 OpList matmul_ops();
 OpList conv_ops();
+OpList winograd_ops();
 OpList norm_ops();
 OpList attention_ops();
 OpList expert_ops();

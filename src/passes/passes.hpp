@@ -55,6 +55,13 @@ Result<Graph> canonicalise(const Graph& graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
+/// Is the node's second form, a graph by itself, faster than its first?
+using Faster = std::function<bool(const Node&, const Graph& first, const Graph& second)>;
+
+/// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3), where that
+/// is faster. Its results are as exact as the direct sum's, but not the same to the last bit.
+Result<Graph> winograd(const Graph& graph, const Faster& faster);
+
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values). Wants canonical
 /// contractions.

@@ -16,6 +16,9 @@ std::span<const Pass> all_passes() {
   static constexpr auto stack_by_preset = [](const Graph& graph) {
     return stack_products(graph, IoFusionGate::preset(Device::cpu), nullptr);
   };
+  static constexpr auto winograd_always = [](const Graph& graph) {
+    return winograd(graph, [](const Node&, const Graph&, const Graph&) { return true; });
+  };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
                                 {"recognise", recognise},
@@ -26,6 +29,7 @@ std::span<const Pass> all_passes() {
                                 {"canonicalise", canonicalise},
                                 {"channels_last", channels_last},
                                 {"stack_products", stack_by_preset},
+                                {"winograd", winograd_always},
                                 {"merge_products", merge_products},
                                 {"simplify", simplify},
                                 {"merge_equal", merge_equal},

@@ -66,6 +66,25 @@ passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOp
 /// Composites whose kernel is a fusion that the gate decides.
 bool may_be_taken_apart(const Op& op) { return op.is<op::BandLevels>() || op.is<op::MeanPower>(); }
 
+/// Asks the device's cost model which form of a convolution is faster, and notes its answers.
+passes::Faster by_prediction(const Backend& backend, const CompileOptions& options,
+                             StaticProgram& program) {
+  return [&](const Node& node, const Graph& direct, const Graph& points) {
+    const auto first = backend.predicted_ns(direct, options.threads);
+    const auto second = backend.predicted_ns(points, options.threads);
+    if (!first.ok() || !second.ok()) return false;
+    // More kernels, more weights, more to prepare: a small gain is not worth it.
+    constexpr double least_gain = 1.2;
+    const bool taken = *second * least_gain < *first;
+    program.claims.push_back(
+        {std::string(node.op.name()), node.origin, taken,
+         fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
+                     taken ? "as 16 products, weights 1.8 times as large" : "directly",
+                     *second * 1e-3, *first * 1e-3)});
+    return taken;
+  };
+}
+
 IoInfo io_info(std::string name, const Type& type) {
   IoInfo info{std::move(name), type.dtype, {}, {}};
   for (const Dim& dim : type.shape) {
@@ -154,6 +173,10 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                RLX_ASSIGN(result, passes::integer_products(result));
                RLX_ASSIGN(result, passes::canonicalise(result));
                RLX_ASSIGN(result, passes::channels_last(result));
+               if (fusion && !options.exact && options.precision == Precision::f32) {
+                 RLX_ASSIGN(result,
+                            passes::winograd(result, by_prediction(backend, options, program)));
+               }
                RLX_ASSIGN(result, passes::simplify(result));
                RLX_ASSIGN(result, passes::merge_equal(result));
                if (fusion) {

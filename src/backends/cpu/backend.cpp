@@ -99,15 +99,8 @@ class CpuBackend final : public Backend {
     auto program = std::make_shared<Program>();
     program->shared = shared_;
     program->graph = request.graph;
-    const int threads =
-        request.threads > 0 ? std::min(request.threads, shared_->pool->threads()) : threads_;
-    RLX_ASSIGN(program->plan,
-               plan::build_plan(*request.graph, {.target = shared_->library->target(),
-                                                 .model = shared_->model,
-                                                 .threads = threads,
-                                                 .fusion = plan::fusion_policy(
-                                                     shared_->model, threads, request.fusion),
-                                                 .kernel_items = line_items}));
+    const int threads = threads_for(request.threads);
+    RLX_ASSIGN(program->plan, planned(*request.graph, threads, request.fusion));
     add_line_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
@@ -143,6 +136,16 @@ class CpuBackend final : public Backend {
   }
 
   const cost::MachineModel* model() const override { return &shared_->model; }
+  Result<double> predicted_ns(const Graph& graph, int threads) const override {
+    RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true));
+    // A plan by itself finds its weights in the cache; beside others it has to fetch them.
+    double weight_bytes = 0;
+    for (const plan::WeightPlan& weight : plan.weights)
+      weight_bytes += static_cast<double>(weight.bytes);
+    return plan.predicted_ns + weight_bytes / shared_->model.memory_all;
+  }
+
   int lanes() const override { return threads_; }
 
   void run_lanes(int lanes, const std::function<void(int)>& body) override {
@@ -152,6 +155,18 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  int threads_for(int asked) const {
+    return asked > 0 ? std::min(asked, shared_->pool->threads()) : threads_;
+  }
+
+  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, bool fusion) const {
+    return plan::build_plan(graph, {.target = shared_->library->target(),
+                                    .model = shared_->model,
+                                    .threads = threads,
+                                    .fusion = plan::fusion_policy(shared_->model, threads, fusion),
+                                    .kernel_items = line_items});
+  }
+
   std::shared_ptr<Shared> shared_;
   int threads_;
 };
