@@ -73,8 +73,8 @@ struct DeviceChoice {
 
 /// In what precision products may be computed. f32: as the graph says. bf16: both operands rounded
 /// to bf16, sums in f32. f16: weights stored as f16 where that pays. int8: matmuls with weights on
-/// bytes, quantised by row and column, the rest as bf16. Each where the machine has the instructions
-/// and the cost model sees a gain, otherwise f32 (docs/precision.md).
+/// bytes, quantised by row and column, the rest as bf16. Each where the machine has the
+/// instructions and the cost model sees a gain, otherwise f32 (docs/precision.md).
 enum class Precision : std::uint8_t { f32, bf16, f16, int8 };
 std::string_view name_of(Precision precision);
 std::optional<Precision> precision_named(std::string_view name);
