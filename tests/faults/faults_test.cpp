@@ -138,6 +138,9 @@ class Faults : public ::testing::Test {
     expected_.emplace(run(*program_).value());
   }
 
+  /// In a shared folder the programs of other tests would change what a session keeps in mind.
+  testing::TemporaryFolder cache_;
+  testing::ScopedVariable cache_folder_{"RLX_CACHE_DIR", cache_.path().c_str()};
   Session session_{Device::cpu, {.threads = 2}};
   std::optional<Graph> graph_;
   std::optional<CompiledGraph> program_;  ///< keeps the code of its kernels in memory

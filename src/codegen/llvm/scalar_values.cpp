@@ -82,7 +82,8 @@ llvm::Value* widen_bits(Emitter& emitter, const NarrowFormat& format, llvm::Valu
   return b.CreateBitCast(b.CreateOr(result, sign), floats);
 }
 
-/// f32 to bf16 bits in the upper half of an i32, the lower half undefined.
+/// f32 to bf16 bits in the upper half of an i32, the lower half undefined. AVX512-BF16 has an
+/// instruction for it, but that flushes subnormals.
 llvm::Value* bfloat_high_bits(Emitter& emitter, llvm::Value* value) {
   auto& b = emitter.builder;
   llvm::Type* words = like(value, b.getInt32Ty());
@@ -91,12 +92,6 @@ llvm::Value* bfloat_high_bits(Emitter& emitter, llvm::Value* value) {
   llvm::Value* rounded = b.CreateAdd(b.CreateAdd(bits, number(words, 0x7fff)), odd);
   llvm::Value* nan = b.CreateOr(bits, number(words, 0x400000));
   return b.CreateSelect(b.CreateFCmpUNO(value, value), nan, rounded);
-}
-
-/// An instruction rounds whole registers of f32 to bf16.
-bool rounds_to_bfloat(Emitter& emitter, llvm::Value* value) {
-  return emitter.machine.bf16_dot && lanes_of(value) >= 16 &&
-         value->getType()->getScalarType()->isFloatTy();
 }
 
 /// Saturating conversion of a real value to an integer type; NaN gives 0.
@@ -212,8 +207,6 @@ llvm::Value* encode(Emitter& emitter, DType dtype, llvm::Value* value) {
   switch (dtype) {
     case DType::boolean: return b.CreateZExt(value, type);
     case DType::bf16:
-      if (rounds_to_bfloat(emitter, value))
-        return b.CreateBitCast(b.CreateFPTrunc(value, like(value, b.getBFloatTy())), type);
       return b.CreateTrunc(b.CreateLShr(bfloat_high_bits(emitter, value), 16), type);
     case DType::f16:
       if (emitter.machine.f16c) {
@@ -230,10 +223,6 @@ llvm::Value* fit(Emitter& emitter, DType dtype, llvm::Value* value) {
   auto& b = emitter.builder;
   switch (dtype) {
     case DType::bf16: {
-      // Storing the value rounds it again, which folds with this.
-      if (rounds_to_bfloat(emitter, value))
-        return b.CreateFPExt(b.CreateFPTrunc(value, like(value, b.getBFloatTy())),
-                             value->getType());
       llvm::Value* high = b.CreateAnd(bfloat_high_bits(emitter, value),
                                       number(like(value, b.getInt32Ty()), 0xffff0000u));
       return b.CreateBitCast(high, value->getType());
