@@ -175,6 +175,9 @@ TEST_F(Faults, in_compiling) {
 }
 
 TEST_F(Faults, in_opening_a_session) {
+  // Where reading the cache fails kernels are generated, and LLVM keeps some tens of blocks for
+  // good; what leaked with each failure would be thousands.
+  constexpr long kept_by_llvm = 256;
   every_allocation(
       [&]() -> Status {
         try {
@@ -184,7 +187,7 @@ TEST_F(Faults, in_opening_a_session) {
           return Error{ErrorKind::out_of_memory, "Out of memory."};  // of the Session itself
         }
       },
-      [&] { return check(*program_); }, 64);
+      [&] { return check(*program_); }, 64, kept_by_llvm);
 }
 
 TEST_F(Faults, in_set_param) {
