@@ -100,7 +100,8 @@ class Predictor {
           const double wait = i > 0 && (before == 1 || state == 1) ? model_.barrier : 0;
           const double moved = crossing_ns(steps[i], i > 0 && before == 1, state == 1);
           const double total = cost[before] + own + caution * (wait + moved);
-          if (total >= next[state]) continue;
+          // Also where nothing is known of a machine and no time is a number.
+          if (!(total < next[state])) continue;
           next[state] = total;
           from[i][state] = static_cast<int>(before);
         }
