@@ -129,6 +129,8 @@ struct Contraction {
 /// other store of `first` is there. Both have the same batch and m extents. A local buffer is
 /// addressed like an ordinary one that holds all rows: its stride from row to row, over (batch...,
 /// m...) row-major, is constant, and elements / rows.
+/// A `first` whose k extents are {0} multiplies nothing: its epilogue and row epilogue alone make
+/// the rows (a norm or map in front of a product). `second` has no row epilogue.
 struct Chain {
   Contraction first, second;
   bool operator==(const Chain&) const = default;

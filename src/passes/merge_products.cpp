@@ -7,6 +7,7 @@
 #include <map>
 
 #include "passes/passes.hpp"
+#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
@@ -21,17 +22,8 @@ struct Part {
 
 class Products {
  public:
-  explicit Products(const Graph& graph) : graph_(graph), readers_(graph.nodes().size()) {
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-      const Node& node = graph.nodes()[i];
-      weight_only_.push_back(is_weight_only(node));
-      for (const ValueId id : node.inputs) {
-        if (id.node >= 0)
-          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
-      }
-    }
-    for (const GraphOutput& output : graph.outputs())
-      readers_[static_cast<std::size_t>(output.value.node)].push_back(-1);
+  explicit Products(const Graph& graph) : graph_(graph), readers_(readers_of(graph)) {
+    for (const Node& node : graph.nodes()) weight_only_.push_back(is_weight_only(node));
   }
 
   /// Sibling products that pay as one, in order.

@@ -9,6 +9,19 @@ namespace rlx::passes {
 
 bool close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); }
 
+std::vector<std::vector<std::int32_t>> readers_of(const Graph& graph) {
+  std::vector<std::vector<std::int32_t>> readers(graph.nodes().size());
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    for (const ValueId id : graph.nodes()[i].inputs) {
+      if (id.node >= 0)
+        readers[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  for (const GraphOutput& output : graph.outputs())
+    readers[static_cast<std::size_t>(output.value.node)].push_back(-1);
+  return readers;
+}
+
 Pattern::Pattern(const Graph& graph) : graph_(graph) {
   for (const Node& node : graph.nodes()) {
     readers_.emplace_back(node.results.size(), 0);

@@ -10,6 +10,10 @@
 
 namespace rlx::passes {
 
+/// By node: the nodes that read one of its results, once for each operand, ascending; then -1 for
+/// each output of the graph that it gives.
+std::vector<std::vector<std::int32_t>> readers_of(const Graph& graph);
+
 /// Questions about the values of one graph.
 class Pattern {
  public:

@@ -11,6 +11,7 @@
 
 #include "graph/weight_only.hpp"
 #include "passes/byte_products.hpp"
+#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 #include "rlx/ops.hpp"
 
@@ -31,14 +32,7 @@ class Narrowing {
         policy_(policy),
         claims_(claims),
         weight_only_(weight_only_nodes(graph)),
-        readers_(graph.nodes().size()) {
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-      for (const ValueId id : graph.nodes()[i].inputs) {
-        if (id.node >= 0)
-          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
-      }
-    }
-  }
+        readers_(readers_of(graph)) {}
 
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
     const auto shape = product_shape(graph_, node);
@@ -114,11 +108,8 @@ class Narrowing {
   bool is_last(const Node& node) const {
     auto index = static_cast<std::int32_t>(&node - graph_.nodes().data());
     for (int step = 0; step < 3; ++step) {
-      const auto& outputs = graph_.outputs();
-      if (std::any_of(outputs.begin(), outputs.end(),
-                      [&](const GraphOutput& output) { return output.value.node == index; }))
-        return true;
       const auto& readers = readers_[static_cast<std::size_t>(index)];
+      if (!readers.empty() && readers.back() < 0) return true;
       if (readers.size() != 1) return false;
       const Op& op = graph_.nodes()[static_cast<std::size_t>(readers[0])].op;
       if (!op.is<op::Add>() && !op.is<op::Reshape>() && !op.is<op::Transpose>()) return false;
@@ -176,7 +167,7 @@ class Narrowing {
   const std::vector<bool> weight_only_;
   std::map<std::pair<ValueId, DType>, ValueId> narrowed_, widened_;
   std::map<ValueId, ByteRows> rows_;
-  std::vector<std::vector<std::int32_t>> readers_;
+  std::vector<std::vector<std::int32_t>> readers_;  ///< -1: an output
   ProductShape shape_;
 };
 

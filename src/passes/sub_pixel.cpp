@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 
+#include "graph/weight_only.hpp"
 #include "passes/passes.hpp"
+#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
@@ -41,18 +43,8 @@ struct Upsampling {
 
 class Upsamplings {
  public:
-  explicit Upsamplings(const Graph& graph) : graph_(graph), readers_(graph.nodes().size()) {
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-      const Node& node = graph.nodes()[i];
-      weight_only_.push_back(is_weight_only(node));
-      for (const ValueId id : node.inputs) {
-        if (id.node >= 0)
-          readers_[static_cast<std::size_t>(id.node)].push_back(static_cast<std::int32_t>(i));
-      }
-    }
-    for (const GraphOutput& output : graph.outputs())
-      readers_[static_cast<std::size_t>(output.value.node)].push_back(-1);
-  }
+  explicit Upsamplings(const Graph& graph)
+      : graph_(graph), readers_(readers_of(graph)), weight_only_(weight_only_nodes(graph)) {}
 
   std::optional<Upsampling> at_conv(std::int32_t index) const {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -79,15 +71,6 @@ class Upsamplings {
   }
 
  private:
-  bool is_weight_only(const Node& n) const {
-    if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
-    const OpTraits& traits = n.op.info().traits;
-    return !n.inputs.empty() && !traits.stateful && !traits.random && !traits.control_flow &&
-           !traits.data_dependent && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId id) {
-             return id.node < 0 || weight_only_[static_cast<std::size_t>(id.node)];
-           });
-  }
-
   static std::optional<PhaseAxis> phase_axis(const op::Conv& conv, std::size_t i, std::int64_t n,
                                              std::int64_t kernel, std::int64_t size) {
     if (at(conv.dilations, i, 1) != 1 && kernel > 1) return std::nullopt;

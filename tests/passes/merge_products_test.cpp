@@ -1,10 +1,10 @@
 // Products of one value with several weights: merged where only views read the parts.
 #include <gtest/gtest.h>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -29,18 +29,7 @@ int products(const Graph& graph) {
 /// Runs the pass; the values must stay. Gives the products that are left.
 int products_after(const Graph& graph) {
   const Graph merged = passes::merge_products(graph, IoFusionGate::preset(Device::cpu)).value();
-  std::mt19937 generator(9);
-  std::vector<Tensor> inputs;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Input>())
-      inputs.push_back(testing::noise(node.results[0], -1, 1, generator));
-  }
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  const std::vector<Tensor> made = evaluate_graph(merged, inputs).value();
-  for (std::size_t k = 0; k < wanted.size(); ++k) {
-    for (std::size_t i = 0; i < wanted[k].as<float>().size(); ++i)
-      EXPECT_NEAR(made[k].as<float>()[i], wanted[k].as<float>()[i], 1e-5) << k << " at " << i;
-  }
+  testing::expect_same_values(graph, merged, 1e-5);
   return products(merged);
 }
 

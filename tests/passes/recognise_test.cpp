@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -21,20 +21,7 @@ int count(const Graph& graph) {
 /// The recognised graph; its values on noise must be those of `graph`.
 Graph recognised(const Graph& graph, double tolerance = 2e-6) {
   Graph found = passes::recognise(graph).value();
-  std::mt19937 generator(5);
-  std::vector<Tensor> inputs;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Input>())
-      inputs.push_back(testing::noise(node.results[0], -2, 2, generator));
-  }
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
-  for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const auto a = made[k].as<float>(), b = wanted[k].as<float>();
-    EXPECT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < b.size(); ++i)
-      EXPECT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "output " << k << " at " << i;
-  }
+  testing::expect_same_values(graph, found, tolerance, tolerance, {-2, 2, 5});
   return found;
 }
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <functional>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 #include "rlx/signal.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -23,20 +23,7 @@ int count(const Graph& graph) {
 /// The recognised graph; its values on noise must be those of `graph`.
 Graph recognised(const Graph& graph) {
   Graph found = passes::recognise(graph).value();
-  std::mt19937 generator(5);
-  std::vector<Tensor> inputs;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Input>())
-      inputs.push_back(testing::noise(node.results[0], 0.1, 2, generator));
-  }
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
-  for (std::size_t k = 0; k < wanted.size(); ++k) {
-    EXPECT_EQ(made[k].dims(), wanted[k].dims());
-    const auto a = made[k].as<float>(), b = wanted[k].as<float>();
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-      EXPECT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(b[i]))) << "output " << k << " at " << i;
-  }
+  testing::expect_same_values(graph, found, 2e-5, 2e-5, {0.1, 2, 5});
   return found;
 }
 

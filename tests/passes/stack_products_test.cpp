@@ -1,10 +1,10 @@
 // Layers that were unrolled over slices of one value, as one product.
 #include <gtest/gtest.h>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -19,19 +19,7 @@ int products_after(const Graph& graph) {
   std::vector<FusionQuestion> asked;
   const Graph made =
       passes::stack_products(graph, IoFusionGate::preset(Device::cpu), &asked).value();
-  std::mt19937 generator(9);
-  std::vector<Tensor> inputs;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Input>())
-      inputs.push_back(testing::noise(node.results[0], -1, 1, generator));
-  }
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  const std::vector<Tensor> got = evaluate_graph(made, inputs).value();
-  for (std::size_t k = 0; k < wanted.size(); ++k) {
-    EXPECT_EQ(got[k].dims(), wanted[k].dims());
-    for (std::size_t i = 0; i < wanted[k].as<float>().size(); ++i)
-      EXPECT_NEAR(got[k].as<float>()[i], wanted[k].as<float>()[i], 1e-5) << k << " at " << i;
-  }
+  testing::expect_same_values(graph, made, 1e-5);
   const auto count = std::count_if(made.nodes().begin(), made.nodes().end(),
                                    [](const Node& node) { return node.op.is<op::DotGeneral>(); });
   EXPECT_EQ(asked.empty(), made.nodes().size() == graph.nodes().size());

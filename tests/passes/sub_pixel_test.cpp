@@ -1,9 +1,9 @@
 // Transposed convolutions as plain ones whose channels are phases.
 #include <gtest/gtest.h>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/sub_pixel.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -25,12 +25,7 @@ int transposed(const Graph& graph) {
 /// compiler.
 Graph checked(const Graph& graph, bool compiled = true) {
   Graph made = passes::sub_pixel(graph).value();
-  std::mt19937 generator(9);
-  std::vector<Tensor> inputs;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Input>())
-      inputs.push_back(testing::noise(node.results[0], -1, 1, generator));
-  }
+  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
   const Tensor wanted = evaluate_graph(graph, inputs).value()[0];
   std::vector<Tensor> results{evaluate_graph(made, inputs).value()[0]};
   if (compiled) {

@@ -1,9 +1,9 @@
 // Convolutions by Winograd's points: the same values, only where they may and where it is faster.
 #include <gtest/gtest.h>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -32,11 +32,6 @@ int convolutions(const Graph& graph) {
       std::ranges::count_if(live.nodes(), [](const Node& node) { return node.op.is<op::Conv>(); }));
 }
 
-std::vector<float> values(const Graph& graph, const Tensor& x) {
-  const Tensor result = evaluate_graph(graph, std::vector<Tensor>{x}).value()[0];
-  return {result.as<float>().begin(), result.as<float>().end()};
-}
-
 TEST(Winograd, GivesTheDirectSumsValues) {
   const Case cases[] = {
       {{1, 8, 8, 3}, {3, 3, 3, 5}, {.pad_low = {1, 1}, .pad_high = {1, 1}}},
@@ -50,11 +45,8 @@ TEST(Winograd, GivesTheDirectSumsValues) {
     const Graph points = passes::winograd(direct, always).value();
     ASSERT_EQ(convolutions(points), 0);
     ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
-    std::mt19937 generator(7);
-    const Tensor x = testing::noise(direct.nodes()[0].results[0], -1, 1, generator);
-    const std::vector<float> wanted = values(direct, x), made = values(points, x);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      EXPECT_NEAR(made[i], wanted[i], 2e-5) << print(direct) << " at " << i;
+    SCOPED_TRACE(print(direct));
+    testing::expect_same_values(direct, points, 2e-5);
   }
 }
 

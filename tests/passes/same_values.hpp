@@ -1,0 +1,47 @@
+// What every test of a rewrite asks: the graph that a pass made gives the values of the one before.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "../ops/sample_inputs.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::testing {
+
+struct NoiseRange {
+  double low = -1, high = 1;
+  std::uint32_t seed = 9;
+};
+
+/// A tensor of noise for each input of the graph, in order.
+inline std::vector<Tensor> noise_inputs(const Graph& graph, const NoiseRange& range = {}) {
+  std::mt19937 generator(range.seed);
+  std::vector<Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Input>())
+      inputs.push_back(noise(node.results[0], range.low, range.high, generator));
+  }
+  return inputs;
+}
+
+/// All f32 outputs of `made` on noise are those of `graph`, but for `absolute` + `relative` *
+/// |wanted|.
+inline void expect_same_values(const Graph& graph, const Graph& made, double absolute,
+                               double relative = 0, const NoiseRange& range = {}) {
+  const std::vector<Tensor> inputs = noise_inputs(graph, range);
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  const std::vector<Tensor> found = evaluate_graph(made, inputs).value();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    ASSERT_EQ(found[k].dims(), wanted[k].dims()) << "output " << k;
+    const auto a = found[k].as<float>(), b = wanted[k].as<float>();
+    for (std::size_t i = 0; i < b.size(); ++i)
+      EXPECT_NEAR(a[i], b[i], absolute + relative * std::abs(b[i]))
+          << "output " << k << " at " << i;
+  }
+}
+
+}  // namespace rlx::testing
