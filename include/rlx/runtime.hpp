@@ -1,6 +1,7 @@
 // Compiling and running: Session makes CompiledGraphs; a CompiledGraph is what the user runs.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -320,7 +321,10 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads = 0;       ///< 0: one for each core that the process may use
+  int threads = 0;  ///< 0: one for each core that the process may use
+  /// How long the session's threads spin for the next run before they sleep (at most 24 hours). To
+  /// wake them costs a run 25-55 us; until they sleep they take processor time from others.
+  std::chrono::microseconds spin = std::chrono::milliseconds(3);
   DevicePolicy devices;  ///< `asked` is the Session's device
   /// Most bytes that the arenas, scratch and packed weights of the session's programs may take
   /// together; 0: no limit. A program that would need more is an error of compile and clone.

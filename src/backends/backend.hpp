@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -116,6 +117,7 @@ class Backend {
 /// What a session shares among the programs of one device.
 struct BackendOptions {
   int threads = 0;
+  std::chrono::microseconds spin = SessionOptions().spin;
   std::int64_t memory_limit_bytes = 0;  ///< 0: none
   Log log;
 };

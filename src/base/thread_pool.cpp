@@ -25,10 +25,9 @@ constexpr std::uint16_t stop_index = 0;
 /// Pauses before the first yield (some tens of microseconds), and between yields after it.
 constexpr int spins_before_yield = 1024, spins_between_yields = 128;
 
-/// How long a worker waits for the next job before it sleeps: waking it costs 55 us or more.
-constexpr double idle_spin_ms = 3;
+/// So that no sum of times overflows.
+constexpr std::chrono::microseconds longest_spin = std::chrono::hours(24);
 
-/// A wait inside a team that lasts longer than that goes on in naps.
 constexpr long nap_ns = 50'000;
 
 inline void cpu_pause() {
@@ -37,12 +36,6 @@ inline void cpu_pause() {
 #elif defined(__aarch64__)
   __asm__ volatile("isb" ::: "memory");
 #endif
-}
-
-std::int64_t now_ns() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 void pin(pthread_t thread, int cpu) {
@@ -60,9 +53,9 @@ namespace pool_detail {
 void Backoff::pause() {
   cpu_pause();
   if (++spins_ < spins_before_yield) return;
-  if (long_since_ns_ == 0) long_since_ns_ = now_ns();
+  if (long_since_ == Clock::time_point{}) long_since_ = Clock::now();
   spins_ = spins_before_yield - spins_between_yields;
-  if (waited_ms() < idle_spin_ms) {
+  if (waited() < nap_after_) {
     sched_yield();
   } else {
     // Whoever is waited for works for long: a nap is short beside that, and leaves the core free.
@@ -71,8 +64,9 @@ void Backoff::pause() {
   }
 }
 
-double Backoff::waited_ms() const {
-  return long_since_ns_ == 0 ? 0 : static_cast<double>(now_ns() - long_since_ns_) * 1e-6;
+std::chrono::nanoseconds Backoff::waited() const {
+  if (long_since_ == Clock::time_point{}) return {};
+  return Clock::now() - long_since_;
 }
 
 }  // namespace pool_detail
@@ -95,7 +89,8 @@ void Team::barrier() {
   }
 }
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, std::chrono::microseconds idle_spin)
+    : idle_spin_(std::clamp(idle_spin, {}, longest_spin)) {
   threads = std::clamp(threads, 1, pool_detail::threads_limit);
   const CpuSet allowed = allowed_cpus();
   const int cpus = static_cast<int>(allowed.cpus.size());
@@ -140,15 +135,15 @@ ThreadPool::~ThreadPool() {
   for (const auto& worker : workers_) worker->thread.join();
 }
 
-std::uint32_t ThreadPool::wait_for_job(Worker& worker) {
-  Backoff backoff;
+std::uint32_t ThreadPool::wait_for_job(Worker& worker) const {
+  Backoff backoff(idle_spin_);
   while (true) {
     std::uint32_t state = worker.state.load(std::memory_order_acquire);
     if ((state & phase_mask) == running) return state;
-    if ((state & phase_mask) == idle && backoff.waited_ms() > idle_spin_ms) {
+    if ((state & phase_mask) == idle && backoff.waited() > idle_spin_) {
       if (worker.state.compare_exchange_strong(state, (state & ~phase_mask) | asleep)) {
         worker.state.wait((state & ~phase_mask) | asleep);
-        backoff = Backoff();
+        backoff = Backoff(idle_spin_);
       }
       continue;
     }

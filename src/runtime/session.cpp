@@ -17,7 +17,7 @@ Result<Backend*> Session::Impl::open(const Graph& graph) {
   RLX_ASSIGN(choice, choose_device(graph, policy));
   for (const BackendEntry& entry : backends()) {
     if (entry.device != choice.device) continue;
-    RLX_ASSIGN(backend, entry.open({options.threads, options.memory_limit_bytes,
+    RLX_ASSIGN(backend, entry.open({options.threads, options.spin, options.memory_limit_bytes,
                                     Log(options.log, options.log_level)}));
     chosen = entry.device;
     return backend.get();

@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <fstream>
 #include <numeric>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 #include "base/cpu_set.hpp"
 #include "base/temporary_folder.hpp"
@@ -156,6 +161,39 @@ TEST(ThreadPool, with_cores_to_spare_nothing_is_pinned) {
     if (worker == 1 && sched_getaffinity(0, sizeof(set), &set) == 0) cpus = CPU_COUNT(&set);
   });
   EXPECT_EQ(cpus, static_cast<int>(allowed.cpus.size()));
+}
+
+/// The state of a thread as the system tells it: 'S' while it sleeps, 'R' while it spins.
+char state_of_thread(pid_t id) {
+  std::ifstream file("/proc/self/task/" + std::to_string(id) + "/stat");
+  std::string number, name;
+  char state = 0;
+  file >> number >> name >> state;
+  return state;
+}
+
+TEST(ThreadPool, workers_sleep_after_their_spin_and_are_woken) {
+  ThreadPool pool(2, std::chrono::microseconds(100));
+  for (int round = 0; round < 3; ++round) {
+    pid_t worker_id = 0;
+    pool.run_team(2, [&](int worker, Team&) {
+      if (worker == 1) worker_id = gettid();
+    });
+    ASSERT_NE(worker_id, 0);
+    while (state_of_thread(worker_id) != 'S') std::this_thread::yield();
+  }
+}
+
+TEST(ThreadPool, workers_with_a_long_spin_do_not_sleep) {
+  ThreadPool pool(2, std::chrono::microseconds::max());
+  pid_t worker_id = 0;
+  pool.run_team(2, [&](int worker, Team&) {
+    if (worker == 1) worker_id = gettid();
+  });
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_NE(state_of_thread(worker_id), 'S');
+  }
 }
 
 TEST(ThreadPool, pools_come_and_go) {

@@ -178,7 +178,7 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
   const int threads = options.threads > 0 ? options.threads : default_thread_count();
   RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
   shared->model = cost::model_for(shared->library->target());
-  shared->pool = std::make_unique<ThreadPool>(threads);
+  shared->pool = std::make_unique<ThreadPool>(threads, options.spin);
   shared->weights.budget = std::make_shared<MemoryBudget>(options.memory_limit_bytes);
   if (!shared->library->cache().enabled())
     options.log(LogLevel::warning, "{}", shared->library->cache().reason_off());
