@@ -1,11 +1,14 @@
 // What a call costs beside its kernels: a tiny graph (add and GELU on f32[8]) through every way to
-// run, with one and with two threads configured, and the step of a model whose state is fed inside;
-// medians of many short rounds.
+// run, with one and with two threads configured, a program with fewer live rows beside those
+// compiled for them, and the step of a model whose state is fed inside; medians of many short
+// rounds.
 //
 // usage: hot_path_bench [--serve] [MODEL.onnx [OUTPUT=INPUT ...]]
-// Named inputs f32[1,576], a scalar sr and state f32[2,1,128] are silero-vad's; OUTPUT=INPUT feeds
-// it back. --serve: one round for each line that comes in, told as a line of JSON (bench/
-// hot_path.py measures ONNX Runtime between the rounds).
+//        hot_path_bench --count [--profiled]
+// --count: 100,000 calls of run_slots on one thread and nothing else, to count their instructions;
+// --profiled: the program has been profiled before. Named inputs f32[1,576], a scalar sr and state
+// f32[2,1,128] are silero-vad's; OUTPUT=INPUT feeds it back. --serve: one round for each line that
+// comes in, told as a line of JSON (bench/ hot_path.py measures ONNX Runtime between the rounds).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlx/rlx.hpp"
@@ -66,6 +70,27 @@ struct Tiny {
       : session(rlx::Device::cpu, options(threads)), program(session.compile(graph()).value()) {}
 };
 
+/// Two products and a softmax of each row, all rows live or the first ones alone.
+struct Rows {
+  rlx::Session session{rlx::Device::cpu, Tiny::options(1)};
+  rlx::CompiledGraph program;
+  rlx::Tensor x{rlx::f32, {256, 256}};
+  const void* slots[1] = {x.data()};
+
+  static rlx::Graph graph() {
+    rlx::Graph graph;
+    const rlx::Value x = graph.input("x", rlx::f32, {"rows", 256});
+    const rlx::Value w = graph.constant(rlx::Tensor(rlx::f32, {256, 512}));
+    const rlx::Value v = graph.constant(rlx::Tensor(rlx::f32, {512, 256}));
+    graph.output("y", rlx::softmax(rlx::matmul(rlx::gelu(rlx::matmul(x, w)), v)));
+    return graph;
+  }
+  Rows(std::int64_t live, std::int64_t rows)
+      : program(session.compile(graph(), {.dims = {{"rows", rows}}}).value()) {
+    if (live < rows) program.set_active_extent({{live, rows}}).value();
+  }
+};
+
 /// A model's step by position, its state fed inside.
 struct Step {
   rlx::Session session{rlx::Device::cpu, Tiny::options(1)};
@@ -101,6 +126,13 @@ struct Step {
   }
 };
 
+void count_calls(bool is_profiled) {
+  Tiny tiny(1);
+  (void)tiny.program.run(tiny.named);
+  if (is_profiled) (void)tiny.program.profile(100);
+  for (int i = 0; i < 100'000; ++i) (void)tiny.program.run_slots(tiny.slots);
+}
+
 void print_round(std::vector<Measured>& all) {
   std::string line = "{";
   for (Measured& one : all) {
@@ -118,6 +150,11 @@ void print_round(std::vector<Measured>& all) {
 int main(int count, char** arguments) {
   std::vector<std::string> words(arguments + 1, arguments + count);
   const bool serves = std::erase(words, "--serve") > 0;
+  const bool is_profiled = std::erase(words, "--profiled") > 0;
+  if (std::erase(words, "--count") > 0) {
+    count_calls(is_profiled);
+    return 0;
+  }
   std::vector<Measured> all;
   std::vector<std::unique_ptr<Tiny>> tiny;
   for (const int threads : {1, 2}) {
@@ -128,6 +165,12 @@ int main(int count, char** arguments) {
         {"run_into" + of, 500, [&] { (void)one.program.run_into(one.slots, one.results); }, {}});
     all.push_back({"run_raw" + of, 500, [&] { (void)one.program.run_raw(one.named); }, {}});
     all.push_back({"run" + of, 500, [&] { (void)one.program.run(one.named); }, {}});
+  }
+  std::vector<std::unique_ptr<Rows>> rows;
+  for (const auto& [live, of] : {std::pair{256, 256}, {64, 64}, {64, 256}, {16, 16}, {16, 256}}) {
+    Rows& one = *rows.emplace_back(std::make_unique<Rows>(live, of));
+    const std::string name = std::to_string(live) + " of " + std::to_string(of);
+    all.push_back({name, 10, [&] { (void)one.program.run_slots(one.slots); }, {}});
   }
   std::unique_ptr<Step> step;
   if (!words.empty()) {

@@ -65,8 +65,8 @@ class Executable {
   virtual std::byte* state(std::string_view name) = 0;
   /// From the next run on output `index` is written to `memory`; null: into the arena again.
   virtual void set_output(std::size_t index, void* memory) = 0;
-  /// Runs end at their next step, or the next iteration of a loop, with the error `cancelled` once
-  /// the flag is set, which any thread may do. Runs leave it as it is.
+  /// Runs end at their next step or iteration of a loop, and inside a step that takes long, with
+  /// the error `cancelled` once the flag is set, which any thread may do. Runs leave it as it is.
   virtual void end_runs_when(std::shared_ptr<const std::atomic<bool>> flag) = 0;
   /// Errors: not_available where the device cannot save programs.
   virtual Result<SavedParts> save() const {

@@ -1,4 +1,4 @@
-// The compiled program: the run calls.
+// The compiled program: how it is made and copied, and the run calls.
 #include "runtime/compiled_graph.hpp"
 
 #include <algorithm>
@@ -6,32 +6,12 @@
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
-#include "base/half.hpp"
-#include "graph/elementwise_eval.hpp"
-#include "graph/op_info.hpp"
-#include "rlx/ops.hpp"
 
 namespace rlx {
 namespace {
 
 // Specialisations of one program kept for shapes seen lately.
 constexpr std::size_t specialisations_kept = 16;
-
-std::string dims_text(std::span<const std::int64_t> dims) {
-  return fmt::format("[{}]", fmt::join(dims, ","));
-}
-
-std::string names_of(const std::vector<IoInfo>& infos) {
-  std::string text;
-  for (const IoInfo& info : infos) text += (text.empty() ? "" : ", ") + info.name;
-  return text.empty() ? "none" : text;
-}
-
-/// Values of one float dtype in another, rounded to nearest even.
-void convert_floats(std::span<const std::byte> bytes, DType from, Tensor& to) {
-  for (std::int64_t i = 0; i < to.elements(); ++i)
-    store_datum(to.dtype(), to.mutable_data(), i, load_datum(from, bytes.data(), i));
-}
 
 }  // namespace
 
@@ -103,6 +83,41 @@ void CompiledGraph::Impl::prepare() {
   targets = std::move(new_targets);
 }
 
+Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const {
+  auto copy = std::make_unique<Impl>();
+  copy->session = session;
+  copy->backend = backend;
+  copy->graph = graph;
+  copy->options = options;
+  copy->inputs = inputs;
+  copy->outputs = outputs;
+  copy->params = params;
+  copy->source = source;
+  copy->source_options = source_options;
+  copy->slot_of = slot_of;
+  copy->output_of = output_of;
+  copy->experts = experts;
+  if (bound) {
+    RLX_ASSIGN(copy->bound, bound->clone());
+  }
+  for (const Handle& handle : handles) {
+    Handle& twin = copy->handles.emplace_back(handle);
+    twin.value = Tensor(handle.value.dtype(), handle.value.dims());
+    std::memcpy(twin.value.mutable_data(), handle.value.data(), handle.value.bytes());
+    if (handle.feed >= 0) twin.next = Tensor(handle.value.dtype(), handle.value.dims());
+  }
+  copy->prepare();
+  return copy;
+}
+
+Result<CompiledGraph> CompiledGraph::clone() const try {
+  RLX_TRY(impl_->check_idle());
+  RLX_ASSIGN(auto copy, impl_->clone());
+  return CompiledGraph(std::move(copy));
+} catch (...) {
+  return error_in_flight();
+}
+
 CompiledGraph::CompiledGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CompiledGraph::CompiledGraph(CompiledGraph&&) noexcept = default;
 CompiledGraph& CompiledGraph::operator=(CompiledGraph&&) noexcept = default;
@@ -111,71 +126,6 @@ CompiledGraph::~CompiledGraph() = default;
 const std::vector<IoInfo>& CompiledGraph::inputs() const { return impl_->inputs; }
 const std::vector<IoInfo>& CompiledGraph::outputs() const { return impl_->outputs; }
 Device CompiledGraph::device() const { return impl_->session->chosen; }
-
-// ---- inputs -----------------------------------------------------------------------------------
-
-Status CompiledGraph::Impl::match_one(const NamedInput& input, bool typed,
-                                      std::vector<Dims>* dims) {
-  std::size_t slot = 0;
-  while (slot < inputs.size() && inputs[slot].name != input.name) ++slot;
-  if (slot == inputs.size())
-    return bad_input("There is no input ({}); the inputs are: {}.", input.name, names_of(inputs));
-  if (given[slot]) return bad_input("The input ({}) is given twice.", input.name);
-  given[slot] = true;
-  const IoInfo& info = inputs[slot];
-  if (handle_of_slot(slot_of[slot]))
-    return bad_input("The input ({}) is a handle: runs take its value.", info.name);
-  if (!input.view) {
-    if (typed && info.dtype != f32)
-      return bad_input("The input ({}) is {}, not f32.", info.name, name_of(info.dtype));
-    if (!is_float(info.dtype))
-      return bad_input("The input ({}) is {}: plain floats are accepted for float inputs alone.",
-                       info.name, name_of(info.dtype));
-    if (!bound)
-      return bad_input("The input ({}) has unbound dims: give a tensor, which has dims.",
-                       info.name);
-    const std::int64_t wanted = element_count(info.dims);
-    if (static_cast<std::size_t>(wanted) != input.values.size()) {
-      return bad_input("The input ({}) has {} elements and was given ({}).", info.name, wanted,
-                       input.values.size());
-    }
-    const auto bytes = std::as_bytes(input.values);
-    slots[slot_of[slot]] = bytes.data();
-    if (info.dtype != f32) {
-      if (converted[slot].empty()) converted[slot] = Tensor(info.dtype, info.dims);
-      convert_floats(bytes, f32, converted[slot]);
-      slots[slot_of[slot]] = converted[slot].data();
-    }
-    return {};
-  }
-  const TensorView& view = *input.view;
-  if (view.dtype != info.dtype)
-    return bad_input("The input ({}) is {} and was given {}.", info.name, name_of(info.dtype),
-                     name_of(view.dtype));
-  bool fits = view.dims.size() == info.dims.size();
-  for (std::size_t i = 0; fits && i < info.dims.size(); ++i)
-    fits = info.dims[i] < 0 || info.dims[i] == view.dims[i];
-  if (!fits)
-    return bad_input("The input ({}) has the dims [{}] and was given {}.", info.name,
-                     fmt::join(info.dim_names, ","), dims_text(view.dims));
-  slots[slot_of[slot]] = view.data;
-  if (dims) (*dims)[slot].assign(view.dims.begin(), view.dims.end());
-  return {};
-}
-
-Status CompiledGraph::Impl::match(std::span<const NamedInput> named, bool typed,
-                                  std::vector<Dims>* dims) {
-  given.assign(inputs.size(), false);
-  for (const NamedInput& input : named) RLX_TRY(match_one(input, typed, dims));
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!given[i] && !handle_of_slot(slot_of[i]))
-      return bad_input("The input ({}) is missing.", inputs[i].name);
-  }
-  return {};
-}
-
-// ---- runs
-// ----------------------------------------------------------------------------------------
 
 Tensor CompiledGraph::Impl::read(std::size_t output) const {
   const TensorView& view = views[output];
@@ -350,182 +300,6 @@ Status CompiledGraph::run_into(std::span<const void* const> slot_inputs,
     }
   }
   return status;
-} catch (...) {
-  return error_in_flight();
-}
-
-// ---- params, clones, reports
-// ------------------------------------------------------------------------
-
-namespace {
-
-const op::Param* find_param(const Graph& graph, std::string_view name) {
-  for (const Node& node : graph.nodes()) {
-    const auto* param = node.op.as<op::Param>();
-    if (param && param->name == name) return param;
-  }
-  return nullptr;
-}
-
-Error no_param(const Graph& graph, std::string_view name) {
-  std::string known;
-  for (const Node& node : graph.nodes()) {
-    if (const auto* param = node.op.as<op::Param>())
-      known += (known.empty() ? "" : ", ") + param->name;
-  }
-  return bad_input("There is no param ({}); the params are: {}.", name,
-                   known.empty() ? "none" : known);
-}
-
-}  // namespace
-
-Status CompiledGraph::set_param(std::string_view name, std::span<const float> values) {
-  return set_param_typed(name, std::as_bytes(values), f32);
-}
-
-/// Programs made of this one. Where one cannot take the value all are dropped, and made again with
-/// it when they are wanted.
-Status CompiledGraph::Impl::set_derived_param(const std::string& name, const Tensor& value) {
-  Status status;
-  try {
-    for (const auto& [rows, program] : extents) {
-      if (status.ok()) status = program->bound->executable->set_param(name, value);
-      if (status.ok()) program->params[name] = value;
-    }
-    for (auto& specialisation : specialisations) {
-      if (status.ok()) status = specialisation.stage->set_param(name, value);
-    }
-  } catch (...) {
-    status = error_in_flight();
-  }
-  if (status.ok()) return {};
-  active = nullptr;
-  last_stage = nullptr;
-  extents.clear();
-  specialisations.clear();
-  return status;
-}
-
-Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std::byte> bytes,
-                                      DType dtype) try {
-  RLX_TRY(impl_->check_idle());
-  const op::Param* param = find_param(*impl_->graph, name);
-  if (!param) return no_param(*impl_->graph, name);
-  if (dtype != param->dtype && !(is_float(dtype) && is_float(param->dtype))) {
-    return bad_input("The param ({}) is {} and was given {}.", name, name_of(param->dtype),
-                     name_of(dtype));
-  }
-  const std::size_t wanted = static_cast<std::size_t>(element_count(param->dims)) * size_of(dtype);
-  if (bytes.size() != wanted) {
-    return bad_input("The param ({}) is {} and was given ({}) elements.", name,
-                     Type{param->dtype, to_shape(param->dims)}.text(),
-                     bytes.size() / size_of(dtype));
-  }
-  Tensor value(param->dtype, param->dims);
-  convert_floats(bytes, dtype, value);
-  std::map<std::string, Tensor> fresh{{std::string(name), value}};
-  if (impl_->bound) RLX_TRY(impl_->bound->executable->set_param(name, value));
-  impl_->params.erase(fresh.begin()->first);
-  impl_->params.merge(fresh);  // allocates nothing
-  impl_->companions.clear();   // they have the weights of before
-  return impl_->set_derived_param(std::string(name), value);
-} catch (...) {
-  return error_in_flight();
-}
-
-Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const {
-  auto copy = std::make_unique<Impl>();
-  copy->session = session;
-  copy->backend = backend;
-  copy->graph = graph;
-  copy->options = options;
-  copy->inputs = inputs;
-  copy->outputs = outputs;
-  copy->params = params;
-  copy->source = source;
-  copy->source_options = source_options;
-  copy->slot_of = slot_of;
-  copy->output_of = output_of;
-  copy->experts = experts;
-  if (bound) {
-    RLX_ASSIGN(copy->bound, bound->clone());
-  }
-  for (const Handle& handle : handles) {
-    Handle& twin = copy->handles.emplace_back(handle);
-    twin.value = Tensor(handle.value.dtype(), handle.value.dims());
-    std::memcpy(twin.value.mutable_data(), handle.value.data(), handle.value.bytes());
-    if (handle.feed >= 0) twin.next = Tensor(handle.value.dtype(), handle.value.dims());
-  }
-  copy->prepare();
-  return copy;
-}
-
-Result<CompiledGraph> CompiledGraph::clone() const try {
-  RLX_TRY(impl_->check_idle());
-  RLX_ASSIGN(auto copy, impl_->clone());
-  return CompiledGraph(std::move(copy));
-} catch (...) {
-  return error_in_flight();
-}
-
-namespace {
-const StaticProgram* current_program(const CompiledGraph::Impl& impl) {
-  if (impl.bound) return &*impl.bound;
-  return impl.last_stage ? &impl.last_stage->program() : nullptr;
-}
-}  // namespace
-
-MemoryReport CompiledGraph::query_memory() const {
-  const StaticProgram* program = current_program(*impl_);
-  if (!program) return {};
-  const plan::Plan& plan = program->executable->plan();
-  return {program->executable->weights_bytes(), plan.arena_bytes, plan.arena_lower_bound_bytes,
-          program->executable->scratch_bytes()};
-}
-
-const CompileReport& CompiledGraph::report() const {
-  static const CompileReport none;
-  const StaticProgram* program = current_program(*impl_);
-  return program ? program->report : none;
-}
-
-Result<std::string> CompiledGraph::stage_text(std::string_view stage) const try {
-  const StaticProgram* program = current_program(*impl_);
-  if (stage == "hir") return print(*impl_->graph);
-  if (stage != "mir" && stage != "lir")
-    return error(ErrorKind::usage, "There is no stage ({}): hir, mir and lir are there.", stage);
-  if (!program) return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
-  if (stage == "mir") return print(*program->mir_graph);
-  return plan::to_text(program->executable->plan());
-} catch (...) {
-  return error_in_flight();
-}
-
-Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
-  RLX_ASSIGN(StaticProgram* const program, impl_->need_bound());
-  RLX_TRY(impl_->begin_run());
-  if (std::any_of(impl_->slots.begin(), impl_->slots.end(),
-                  [](const void* slot) { return !slot; })) {
-    return bad_input("Profiling needs a run before, with named inputs.");
-  }
-  RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
-  std::vector<KernelProfile> profiles;
-  const plan::Plan& plan = program->executable->plan();
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const plan::Step& step = plan.steps[i];
-    const bool kernel = step.kind == plan::Step::Kind::kernel;
-    profiles.push_back(
-        {.name = step.name,
-         .region = step.region,
-         .shape = kernel ? loop::extents_text(plan.kernels[static_cast<std::size_t>(step.index)])
-                         : std::string(),
-         .threads = step.threads,
-         .median_us = times[i],
-         .flops = step.flops,
-         .bytes = step.bytes,
-         .predicted_us = step.predicted_ns * 1e-3});
-  }
-  return profiles;
 } catch (...) {
   return error_in_flight();
 }

@@ -50,9 +50,15 @@ struct CompiledGraph::Impl {
   // set_active_extent
   std::shared_ptr<const Graph> source;  ///< as it was given, its symbols not bound
   CompileOptions source_options;
-  std::map<std::int64_t, std::unique_ptr<Impl>> extents;  ///< programs by their live rows
-  Impl* active = nullptr;                                 ///< one of them; null: all rows
-  std::vector<Tensor> cropped;                            ///< inputs of the active program
+  /// A program for some live rows.
+  struct Extent {
+    std::pair<std::int64_t, std::int64_t> rows;  ///< the live ones, and the value that they cut
+    std::unique_ptr<Impl> program;
+    std::vector<Tensor> cropped;  ///< by input; empty: its live rows are read where they are
+    std::vector<char> in_place;   ///< by output: the live rows are written where they belong
+  };
+  std::list<Extent> extents;   ///< most recently used first
+  Extent* active = nullptr;    ///< one of them; null: all rows
   std::vector<void*> targets;  ///< by the plan's output: where its value goes
 
   /// What the user asked of experts; programs made later take it over.
@@ -101,6 +107,8 @@ struct CompiledGraph::Impl {
   Status begin_run();
   Result<std::unique_ptr<Impl>> clone() const;
   Status run_active();
+  Result<Extent> make_extent(const std::pair<std::int64_t, std::int64_t>& rows,
+                             const CompileOptions& cut) const;
   /// Errors: no grouped matmuls, queued runs.
   Result<ExpertControl*> expert_control();
   /// Settings of experts, for a program of other live rows.
@@ -121,5 +129,8 @@ struct CompiledGraph::Impl {
   Result<StaticProgram*> need_bound();
   Tensor read(std::size_t output) const;
 };
+
+/// Values of one float dtype in another, rounded to nearest even; as many as `to` holds.
+void convert_floats(std::span<const std::byte> bytes, DType from, Tensor& to);
 
 }  // namespace rlx

@@ -28,8 +28,8 @@ Status CompiledGraph::Impl::hand_experts_to(Impl& program) const {
 template <class Change>
 Status CompiledGraph::Impl::change_experts(Change change) {
   companions.clear();  // they have the settings of before
-  for (const auto& [rows, program] : extents) {
-    if (ExpertControl* const control = program->bound->executable->experts())
+  for (const Extent& extent : extents) {
+    if (ExpertControl* const control = extent.program->bound->executable->experts())
       RLX_TRY(change(*control));
   }
   return change(*bound->executable->experts());
@@ -81,7 +81,7 @@ Status CompiledGraph::enable_moe_topk_capture(bool enabled) try {
 
 Result<std::vector<ExpertChoices>> CompiledGraph::take_moe_topk_capture() try {
   RLX_ASSIGN(ExpertControl * control, impl_->expert_control());
-  if (impl_->active) control = impl_->active->bound->executable->experts();
+  if (impl_->active) control = impl_->active->program->bound->executable->experts();
   std::optional<std::vector<ExpertChoices>> choices = control->take_choices();
   if (choices) return *std::move(choices);
   return bad_input("No run was captured: enable_moe_topk_capture, then run.");
@@ -91,7 +91,7 @@ Result<std::vector<ExpertChoices>> CompiledGraph::take_moe_topk_capture() try {
 
 Result<std::vector<ExpertCounts>> CompiledGraph::take_moe_residency_stats() try {
   RLX_ASSIGN(ExpertControl * control, impl_->expert_control());
-  if (impl_->active) control = impl_->active->bound->executable->experts();
+  if (impl_->active) control = impl_->active->program->bound->executable->experts();
   return control->take_counts();
 } catch (...) {
   return error_in_flight();

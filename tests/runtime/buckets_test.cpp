@@ -279,6 +279,56 @@ TEST_F(Buckets, a_set_weight_reaches_the_active_extent) {
   EXPECT_NEAR(live["y"].as<float>()[30], whole["y"].as<float>()[30], 1e-6);
 }
 
+/// Of those used last nothing is compiled again; those before are gone with their memory.
+TEST_F(Buckets, active_extents_that_were_seen_are_kept_within_bounds) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"rows", 256});
+  graph.output("y", x + graph.constant(f32, 1));
+  const CompileOptions options{.dims = {{"rows", 64}}};
+  const MemoryReport memory = session.compile(graph, options).value().query_memory();
+  // The sixteen that are kept and one in the making fit beside the program, 24 do not.
+  int compiled = 0;
+  Session limited(Device::cpu,
+                  {.memory_limit_bytes = 18 * (memory.arena_bytes + memory.scratch_bytes),
+                   .log = [&](LogLevel, std::string_view) { ++compiled; }});
+  CompiledGraph program = limited.compile(graph, options).value();
+  const Tensor values = noise({64, 256}, 5);
+  const auto expect_rows = [&](std::int64_t rows) {
+    const auto status = program.set_active_extent({{rows, 64}});
+    ASSERT_TRUE(status.ok()) << rows << ": " << status.error().message;
+    const Outputs live = program.run({{"x", values}}).value();
+    const auto end = static_cast<std::size_t>(rows * 256);
+    for (std::size_t i = 0; i < 64 * 256; ++i)
+      ASSERT_EQ(live["y"].as<float>()[i], i < end ? values.as<float>()[i] + 1 : 0) << i;
+  };
+  for (std::int64_t rows = 63; rows >= 40; --rows) expect_rows(rows);
+  EXPECT_EQ(compiled, 25);
+  for (const std::int64_t rows : {55, 40, 47, 64, 55}) expect_rows(rows);
+  EXPECT_EQ(compiled, 25) << "the last sixteen are there";
+  expect_rows(56);
+  EXPECT_EQ(compiled, 26) << "the one before them is not";
+}
+
+TEST_F(Buckets, an_active_extent_is_of_the_symbol_that_has_the_value) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {"batch", "rows"});
+  graph.output("y", x * graph.constant(f32, 2));
+  CompiledGraph program = session.compile(graph, {.dims = {{"batch", 3}, {"rows", 8}}}).value();
+  const Tensor values = noise({3, 8}, 1);
+  const auto live = [&](std::int64_t actual, std::int64_t upper) {
+    EXPECT_TRUE(program.set_active_extent({{actual, upper}}).ok());
+    const Outputs outputs = program.run({{"x", values}}).value();
+    std::string shown;
+    for (const float value : outputs["y"].as<float>()) shown += value == 0 ? '0' : 'x';
+    return shown;
+  };
+  EXPECT_EQ(live(2, 3), "xxxxxxxxxxxxxxxx00000000");
+  EXPECT_EQ(live(2, 8), "xx000000xx000000xx000000");
+  // What cannot be leaves the extent as it was.
+  EXPECT_FALSE(program.set_active_extent({{9, 8}}).ok());
+  EXPECT_EQ(program.run({{"x", values}}).value()["y"].as<float>()[2], 0);
+}
+
 TEST_F(Buckets, an_active_extent_says_what_is_wrong) {
   CompiledGraph program = session.compile(per_row(), {.dims = {{"rows", 16}}}).value();
   EXPECT_EQ(message(program.set_active_extent({{5, 15}})),

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -121,6 +122,37 @@ TEST_F(Queue, a_run_is_cancelled_from_another_thread) {
   EXPECT_EQ(error.kind, ErrorKind::cancelled);
   EXPECT_EQ(error.message, "The run was cancelled.");
   EXPECT_TRUE(program.run({{"x", x}}).ok()) << "usable afterwards";
+}
+
+/// The run is cancelled when its one kernel has begun to write; where the watching thread comes in
+/// time, the kernel does not write its last elements.
+TEST_F(Queue, a_long_kernel_is_cancelled_inside) {
+  constexpr std::int64_t size = 1536;
+  Graph graph;
+  const Value x = graph.input("x", f32, {size, size});
+  graph.output("y", matmul(x, graph.input("w", f32, {size, size})));
+  CompiledGraph program = session.compile(graph).value();
+  ASSERT_EQ(program.report().kernels, 1);
+  const Tensor zeros(f32, {size, size});
+  const void* slots[] = {zeros.data(), zeros.data()};
+  std::vector<float> y(size * size);
+  void* results[] = {y.data()};
+  bool is_cut = false;
+  for (int attempt = 0; attempt < 100 && !is_cut; ++attempt) {
+    std::ranges::fill(y, 1.0f);
+    std::atomic<bool> is_over = false;
+    std::thread watcher([&] {
+      while (!is_over && std::atomic_ref(y[0]).load() != 0) std::this_thread::yield();
+      program.cancel();
+    });
+    const Status status = program.run_into(slots, results);
+    is_over = true;
+    watcher.join();
+    is_cut = !status.ok() && status.error().kind == ErrorKind::cancelled && y.back() != 0;
+  }
+  EXPECT_TRUE(is_cut);
+  ASSERT_TRUE(program.run_into(slots, results).ok());
+  EXPECT_EQ(std::ranges::count(y, 0.0f), size * size) << "usable afterwards";
 }
 
 TEST_F(Queue, cancelling_drops_what_is_queued) {

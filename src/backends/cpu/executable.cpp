@@ -73,6 +73,20 @@ void CpuExecutable::bind() {
       plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
 }
 
+namespace {
+
+/// Items that a worker does between two looks at the cancel flag: all of a short step, and of a
+/// long one so many as take about 4 ms, beside which calling a kernel once more is nothing.
+std::int64_t piece_of(const plan::Step& step, std::int64_t items) {
+  constexpr double longest_ns = 4e6;
+  const double all_ns = step.predicted_ns * step.threads;
+  if (step.predicted_ns <= longest_ns) return items;
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(static_cast<double>(items) * (longest_ns / all_ns)));
+}
+
+}  // namespace
+
 CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
   BoundStep bound{.threads = step.threads,
                   .barrier_before = step.barrier_before,
@@ -97,6 +111,7 @@ CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
       for (const std::int32_t buffer : step.buffers) position_of(buffer);
       break;
   }
+  bound.piece = piece_of(step, bound.work_items);
   for (const plan::Condition& condition : step.conditions)
     bound.conditions.emplace_back(position_of(condition.buffer), condition.holds_if);
   return bound;
@@ -158,17 +173,24 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   if (worker >= sharing) return;
   if (step.grouped >= 0) {
     Status status = experts_.run(step.grouped, pointers_.data() + step.pointers, worker, sharing,
-                                 scratch_ + program_->scratch_bytes * worker);
+                                 scratch_ + program_->scratch_bytes * worker, *cancel_flag_);
     if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = std::move(status);
     return;
   }
-  const std::int64_t begin = step.work_items * worker / sharing,
-                     end = step.work_items * (worker + 1) / sharing;
+  std::int64_t begin = step.work_items * worker / sharing;
+  const std::int64_t end = step.work_items * (worker + 1) / sharing;
   if (begin == end) return;
   std::byte* const scratch = scratch_ + program_->scratch_bytes * worker;
   void* const* buffers = pointers_.data() + step.pointers;
-  if (step.lines) return step.lines->run(buffers, begin, end, scratch);
-  step.function(buffers, begin, end, scratch);
+  do {
+    const std::int64_t next = end - begin <= step.piece ? end : begin + step.piece;
+    if (step.lines) {
+      step.lines->run(buffers, begin, next, scratch);
+    } else {
+      step.function(buffers, begin, next, scratch);
+    }
+    begin = next;
+  } while (begin != end && !is_cancelled());
 }
 
 void CpuExecutable::set_inputs(std::span<const void* const> inputs) {

@@ -51,6 +51,7 @@ class CpuExecutable final : public Executable {
     codegen::KernelFunction function = nullptr;
     const signal::LineKernel* lines = nullptr;
     std::int64_t work_items = 0;
+    std::int64_t piece = 0;  ///< most items between two looks at the cancel flag
     std::int32_t threads = 1;
     bool barrier_before = false;
     std::int32_t host_call = -1, loop = -1, grouped = -1;

@@ -89,6 +89,7 @@ struct ExpertSteps::Call {
   int worker, workers;
   std::byte* scratch;
   std::int64_t element;
+  const std::atomic<bool>& cancelled;
   Room room;
 
   std::int64_t expert_of(std::int64_t row) const {
@@ -147,6 +148,8 @@ void ExpertSteps::Call::multiply_share() const {
   for (std::int64_t expert = 0; expert < grouped.experts && at < end; ++expert) {
     const std::int64_t cost = cost_of(expert);
     if (cost == 0) continue;
+    if (cancelled.load(std::memory_order_relaxed)) [[unlikely]]
+      return;
     const std::int64_t first = begin > at ? divided_up(begin - at, cost) : 0;
     const std::int64_t last = std::min(blocks, divided_up(end - at, cost));
     if (first < last) multiply_expert(expert, first, last);
@@ -307,7 +310,7 @@ void ExpertSteps::note(const Call& call) {
 }
 
 Status ExpertSteps::run(std::int32_t index, void* const* pointers, int worker, int workers,
-                        std::byte* scratch) {
+                        std::byte* scratch, const std::atomic<bool>& cancelled) {
   const plan::GroupedPlan& grouped = program_->plan.grouped[static_cast<std::size_t>(index)];
   const plan::BufferPlan& chosen = program_->plan.buffers[static_cast<std::size_t>(grouped.chosen)];
   Call call{.program = *program_,
@@ -322,6 +325,7 @@ Status ExpertSteps::run(std::int32_t index, void* const* pointers, int worker, i
             .workers = workers,
             .scratch = scratch,
             .element = element_bytes(program_->plan, grouped),
+            .cancelled = cancelled,
             .room = {}};
   room_bytes(grouped, call.element, scratch + kernel_scratch(*program_, grouped), &call.room);
   RLX_TRY(call.sort());

@@ -1,6 +1,7 @@
 // Grouped matmuls on the CPU: rows put together by expert, matrices in memory or in a file.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,10 +36,10 @@ class ExpertSteps final : public ExpertControl {
     return place();
   }
   void begin_run();
-  /// Step `index` of plan.grouped. pointers: x, w, chosen, result. Errors: an expert that is not
-  /// there; every worker sees it.
-  Status run(std::int32_t index, void* const* pointers, int worker, int workers,
-             std::byte* scratch);
+  /// Step `index` of plan.grouped. pointers: x, w, chosen, result. Ends at the next expert once it
+  /// is cancelled. Errors: an expert that is not there; every worker sees it.
+  Status run(std::int32_t index, void* const* pointers, int worker, int workers, std::byte* scratch,
+             const std::atomic<bool>& cancelled);
 
   std::vector<std::int64_t> layers() const override;
   Status set_resident(const std::vector<ExpertMask>& masks) override;
