@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "rlx/result.hpp"
 #include "rlx/tensor.hpp"
 
 namespace rlx {
@@ -22,5 +23,9 @@ Tensor aligned(const Tensor& tensor);
 /// Tells the system that the bytes will hardly be read again: pages of a file leave memory until
 /// they are. Does nothing to any other tensor.
 void forget_pages(const Tensor& tensor);
+
+/// The same values in an unnamed file in the user's cache folder, mapped: as a param it takes no
+/// memory beside what is packed of it. Errors: the folder cannot be written.
+Result<Tensor> in_file(const Tensor& tensor);
 
 }  // namespace rlx

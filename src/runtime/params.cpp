@@ -4,7 +4,8 @@
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
-#include "rlx/ops.hpp"
+#include "rlx/experts.hpp"
+#include "rlx/mapped.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -16,6 +17,15 @@ const op::Param* find_param(const Graph& graph, std::string_view name) {
     if (param && param->name == name) return param;
   }
   return nullptr;
+}
+
+/// Are the values matrices of experts?
+bool feeds_experts(const Graph& graph, std::string_view name) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    if (!node.op.is<op::GroupedMatmul>()) return false;
+    const auto* param = graph.node(node.inputs[1]).op.as<op::Param>();
+    return param && param->name == name;
+  });
 }
 
 Error no_param(const Graph& graph, std::string_view name) {
@@ -74,6 +84,13 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
   }
   Tensor value(param->dtype, param->dims);
   convert_floats(bytes, dtype, value);
+  // Where masks bound the memory of experts, what they are packed from must not stay in it.
+  const bool is_bounded = std::ranges::any_of(impl_->experts.masks, [](const ExpertMask& mask) {
+    return std::ranges::count(mask, false) > 0;
+  });
+  if (is_bounded && feeds_experts(*impl_->graph, name)) {
+    RLX_ASSIGN(value, in_file(value));
+  }
   std::map<std::string, Tensor> fresh{{std::string(name), value}};
   if (impl_->bound) RLX_TRY(impl_->bound->executable->set_param(name, value));
   impl_->params.erase(fresh.begin()->first);

@@ -19,6 +19,10 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
+// Where it inlines only the latter, GCC does not see that these operators belong together.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }

@@ -442,6 +442,41 @@ TEST_P(Experts, memory_is_bounded_by_the_mask) {
   EXPECT_EQ(program.query_memory().weights_bytes, 4 * size * size * 4);
 }
 
+/// Given as plain tensors and set anew: what the user lets go does not stay in memory.
+TEST_P(Experts, plain_matrices_in_a_file_leave_memory_to_the_mask) {
+  if (!RLX_MEASURES) GTEST_SKIP() << "The sanitizer has memory of its own.";
+  const testing::TemporaryFolder folder;
+  const testing::ScopedVariable cache("RLX_CACHE_DIR", folder.path("cache").c_str());
+  const std::int64_t experts = 32, size = 512;  // 1 MiB each
+  const auto matrices = [&](float scale) {
+    std::vector<float> values(static_cast<std::size_t>(experts * size * size));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = scale * static_cast<float>(i * 7919 % 1009);
+    return values;
+  };
+  const double before = resident_mebibytes();
+  CompiledGraph program = [&] {
+    Graph graph;
+    const Value x = graph.input("x", f32, {4, Dim(size)});
+    const Tensor plain = Tensor::of<float>({experts, size, size}, matrices(0.001f));
+    const Value w = graph.param("w", f32, {experts, size, size}, in_file(plain).value());
+    graph.output("y", grouped_matmul(x, w, graph.input("chosen", i32, {4})));
+    return session.compile(graph).value();
+  }();
+  ExpertMask mask(static_cast<std::size_t>(experts), false);
+  std::fill_n(mask.begin(), 4, true);
+  ASSERT_TRUE(program.set_moe_resident_experts(mask).ok());
+  const Tensor xs = noise(f32, {4, size}, 1), list = indices({4}, {1, 9, 3, 31});
+  const auto go = [&] { return program.run({{"x", xs}, {"chosen", list}}).value()["y"]; };
+  const Tensor first = go();
+  EXPECT_LT(resident_mebibytes() - before, 4 + GetParam() + 8);
+  ASSERT_EQ(message(program.set_param("w", matrices(0.002f))), "no error");
+  const Tensor second = go();
+  EXPECT_LT(resident_mebibytes() - before, 4 + GetParam() + 8);
+  for (const std::size_t i : {0U, 600U, 2000U})
+    EXPECT_FLOAT_EQ(second.as<float>()[i], 2 * first.as<float>()[i]) << i;
+}
+
 TEST(experts, count_against_the_memory_limit) {
   Session session(Device::cpu, {.threads = 1, .memory_limit_bytes = 600'000});
   const std::int64_t size = 128;  // 64 KiB each

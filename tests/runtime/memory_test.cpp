@@ -1,14 +1,22 @@
-// Arenas of real models against the largest sum of live bytes, counted anew from the plan's text.
+// Arenas of real models against the largest sum of live bytes, counted anew from the plan's text;
+// what programs share.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "rlx/rlx.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RLX_MEASURES 0
+#else
+#define RLX_MEASURES 1
+#endif
 
 namespace rlx {
 namespace {
@@ -152,6 +160,39 @@ TEST(Memory, what_is_asked_before_a_run_is_what_runs_use) {
   EXPECT_EQ(after.weights_bytes, before.weights_bytes);
   EXPECT_EQ(after.arena_bytes, before.arena_bytes);
   EXPECT_EQ(after.scratch_bytes, before.scratch_bytes);
+}
+
+double resident_mebibytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:")) return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+
+/// By the session's limit, which has room for the weights once, and by what the system says.
+TEST(Memory, clones_share_weights) {
+  constexpr std::int64_t wide = 2048, weight_bytes = wide * wide * 4;
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, wide});
+  graph.output("y", matmul(x, graph.param("w", f32, {wide, wide}, Tensor(f32, {wide, wide}))));
+  Session session(Device::cpu, {.memory_limit_bytes = weight_bytes * 3 / 2});
+  CompiledGraph program = session.compile(graph).value();
+  const std::vector<float> input(wide, 1.0f);
+  ASSERT_TRUE(program.run({{"x", input}}).ok());
+  const double before = resident_mebibytes();
+  std::vector<CompiledGraph> clones;
+  for (int i = 0; i < 8; ++i) {
+    auto clone = program.clone();
+    ASSERT_TRUE(clone.ok()) << clone.error().message;
+    ASSERT_TRUE(clone->run({{"x", input}}).ok());
+    clones.push_back(*std::move(clone));
+  }
+  if (RLX_MEASURES) {
+    EXPECT_LT(resident_mebibytes() - before, 4) << "eight clones of 16 MiB of weights";
+  }
+  // Set anew a weight is the clone's own, and counts: there is no room for a second one.
+  EXPECT_FALSE(clones[0].set_param("w", std::vector<float>(wide * wide, 1.0f)).ok());
+  EXPECT_TRUE(clones[0].run({{"x", input}}).ok());
 }
 
 }  // namespace
