@@ -326,6 +326,29 @@ TEST_F(Faults, in_queued_and_pipelined_runs) {
   every_allocation(pipelined, pipelined);
 }
 
+TEST_F(Faults, in_active_extents) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {Dim("rows"), 16});
+  graph.output("y", tanh(x) * graph.constant(f32, 2));
+  CompiledGraph program = session_.compile(graph, {.dims = {{"rows", 3}}}).value();
+  CompiledGraph keeper = program.clone().value();
+  keeper.set_active_extent({{2, 3}}).value();
+  const Tensor rows = Tensor::of<float>({3, 16}, std::span<const float>(input_values()));
+  const std::vector<NamedInput> named{{"x", rows}};
+  const Outputs expected = keeper.run(named).value();
+  const auto work = [&]() -> Status {
+    auto fresh = program.clone();
+    if (!fresh.ok()) return fresh.error();
+    const Status cut = fresh->set_active_extent({{2, 3}});
+    if (!cut.ok()) return cut;
+    const auto outputs = fresh->run(named);
+    if (!outputs.ok()) return outputs.error();
+    if (!equal(*outputs, expected)) return Error{ErrorKind::internal, "The result is wrong."};
+    return {};
+  };
+  every_allocation(work, work);
+}
+
 TEST_F(Faults, in_buckets) {
   Graph graph;
   const Value x = graph.input("x", f32, {Dim("rows"), 16});
