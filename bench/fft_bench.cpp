@@ -1,9 +1,11 @@
 // Fourier transforms beside FFTW's measured plans, one thread: batch 256 of several lengths.
 // Rounds of both alternate, and the medians are told.
+//   fft_bench [length...]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -89,16 +91,19 @@ double compare(bool real, std::int64_t n, codegen::Isa isa) {
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
   const auto target = codegen::host_target();
   if (!target.ok()) return 2;
+  std::vector<std::int64_t> lengths;
+  for (int i = 1; i < count; ++i) lengths.push_back(std::max(1, std::atoi(arguments[i])));
+  if (lengths.empty()) lengths = {256, 400, 512, 1000, 1024, 4096, 1021};
   for (const bool real : {false, true}) {
     double logs = 0;
-    int count = 0;
-    for (const std::int64_t n : {256, 400, 512, 1000, 1024, 4096, 1021}) {
+    int compared = 0;
+    for (const std::int64_t n : lengths) {
       const double ratio = compare(real, n, target->isa);
-      if (ratio > 0) logs += std::log(ratio), ++count;
+      if (ratio > 0) logs += std::log(ratio), ++compared;
     }
-    if (count) std::printf("geometric mean of the ratios: %.2f\n", std::exp(logs / count));
+    if (compared) std::printf("geometric mean of the ratios: %.2f\n", std::exp(logs / compared));
   }
 }

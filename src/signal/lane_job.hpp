@@ -68,8 +68,11 @@ struct Job {
   /// the tables), and what they get is joined across lanes. 1, 2, 4, 8 or 16; more than 1 only for
   /// dense complex points whose bins are stored.
   std::int32_t split = 1;
-  const T* split_twiddles = nullptr;  ///< [n / split]: `split` real parts, then imaginary ones
-  const T* split_roots = nullptr;  ///< [log2 split]: the same; `lanes` numbers follow either list
+  /// For `lanes` neighbouring bins at a time and lane q of 1 to split - 1 of a line, what lane q's
+  /// bins are multiplied by: `lanes` real parts, then imaginary ones.
+  const T* split_twiddles = nullptr;
+  const T* split_roots = nullptr;  ///< (cos, sin) of 2 pi k / split
+  std::int64_t split_turn = 1;     ///< -1: the inverse, whose runs of bins come in reverse
   T scale = 1;
   Result result = Result::bins;
   const Band<T>* bands = nullptr;

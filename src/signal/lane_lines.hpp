@@ -38,10 +38,8 @@ struct LineAccess {
       constexpr int points = lanes / 2;
       for (; j + points <= count; j += points) {
         V square[lanes];
-#pragma GCC unroll 16
-        for (int lane = 0; lane < lanes; ++lane)
-          square[lane] = load_unaligned<V>(rows[lane] + 2 * j);
-        transpose<V, lanes>(square);
+        load_columns<T, lanes>(
+            [=](int lane) __attribute__((always_inline)) { return rows[lane] + 2 * j; }, square);
 #pragma GCC unroll 16
         for (int i = 0; i < points; ++i) to[position(j + i)] = {square[2 * i], square[2 * i + 1]};
       }
@@ -83,9 +81,8 @@ struct LineAccess {
   static void load_square(T* const* rows, std::int64_t j, C* to, Position position,
                           bool imaginary) {
     V square[lanes];
-#pragma GCC unroll 16
-    for (int lane = 0; lane < lanes; ++lane) square[lane] = load_unaligned<V>(rows[lane] + j);
-    transpose<V, lanes>(square);
+    load_columns<T, lanes>([=](int lane) __attribute__((always_inline)) { return rows[lane] + j; },
+                           square);
 #pragma GCC unroll 16
     for (int i = 0; i < lanes; ++i)
       (imaginary ? to[position(j + i)].im : to[position(j + i)].re) = square[i];
@@ -105,7 +102,7 @@ struct LineAccess {
           square[2 * i] = value.re;
           square[2 * i + 1] = value.im;
         }
-        transpose<V, lanes>(square);
+        transpose<T, lanes>(square);
 #pragma GCC unroll 16
         for (int lane = 0; lane < lanes; ++lane) store_unaligned(rows[lane] + 2 * j, square[lane]);
       }
@@ -117,10 +114,10 @@ struct LineAccess {
           re[i] = value.re;
           im[i] = value.im;
         }
-        transpose<V, lanes>(re);
+        transpose<T, lanes>(re);
         for (int lane = 0; lane < lanes; ++lane) store_unaligned(rows[lane] + j, re[lane]);
         if (!lines.imaginary) continue;
-        transpose<V, lanes>(im);
+        transpose<T, lanes>(im);
         for (int lane = 0; lane < lanes; ++lane)
           store_unaligned(rows[lane] + j + lines.imaginary, im[lane]);
       }

@@ -21,12 +21,8 @@ struct LaneRun {
     const std::int32_t* source = job.tables.source;
     const C zero = bins[source[0]];
     for (std::int64_t k = 1; 2 * k <= n; ++k) {
-      C &low = bins[source[k]], &high = bins[source[n - k]];
-      const C sum = {(low.re + high.re) * T(0.5), (low.im - high.im) * T(0.5)};
-      const C difference = {(low.re - high.re) * T(0.5), (low.im + high.im) * T(0.5)};
-      const C odd = turned(times(difference, job.half_roots[2 * k], job.half_roots[2 * k + 1]));
-      low = sum + odd;
-      high = {sum.re - odd.re, odd.im - sum.im};
+      real_bins<T>(bins[source[k]], bins[source[n - k]], job.half_roots[2 * k],
+                   job.half_roots[2 * k + 1]);
     }
     bins[source[0]] = {zero.re + zero.im, V{}};
     bins[job.tables.slots - 1] = {zero.re - zero.im, V{}};
@@ -171,51 +167,24 @@ struct LaneRun {
     for (std::int64_t k = 0; k < count; ++k) row[k] *= job.bin_factors[k];
   }
 
-  /// Bins of 2n real numbers from those of n complex ones, in a line that is stored; both scaled.
-  void split_stored(T* row) const {
-    const std::int64_t n = job.tables.n * job.split;
-    const T zero_re = row[0], zero_im = row[1];
-    for (std::int64_t k = 1; 2 * k <= n; ++k) {
-      T *low = row + 2 * k, *high = row + 2 * (n - k);
-      const T sum_re = (low[0] + high[0]) * T(0.5), sum_im = (low[1] - high[1]) * T(0.5);
-      const T re = (low[0] - high[0]) * T(0.5), im = (low[1] + high[1]) * T(0.5);
-      const T cosine = job.half_roots[2 * k], sine = job.half_roots[2 * k + 1];
-      const T odd_re = re * sine + im * cosine, odd_im = -(re * cosine - im * sine);
-      high[0] = sum_re - odd_re;
-      high[1] = odd_im - sum_im;
-      low[0] = sum_re + odd_re;
-      low[1] = sum_im + odd_im;
-    }
-    row[0] = zero_re + zero_im;
-    row[1] = 0;
-    row[2 * n] = zero_re - zero_im;
-    row[2 * n + 1] = 0;
-  }
-
   template <int split>
   static void run_split(const Job<T>& job, const T* in, T* out, std::int64_t begin,
                         std::int64_t end, void* scratch) {
     using Split = SplitLines<T, lanes, split>;
-    constexpr std::int64_t each = lanes / split;
     const Tables<T>& tables = job.tables;
     C* const buffer = static_cast<C*>(scratch);
-    const LaneRun self{job, buffer, buffer + tables.slots};
-    const T scale = job.scale;
     for (std::int64_t group = begin; group < end; ++group) {
       T* rows[lanes];
-      Access::addresses(job.in, const_cast<T*>(in), group * each, job.lines, rows, split);
+      const std::int64_t first = group * Split::each;
+      Access::addresses(job.in, const_cast<T*>(in), first, job.lines, rows, split);
       Split::load(rows, tables.n, buffer, tables.position);
-      const C* const own = Stages<T, lanes>::transform(tables, buffer, self.spare);
-      Access::addresses(job.out, out, group * each, job.lines, rows, split);
-      for (int lane = 0; lane < lanes; ++lane) rows[lane] += lane % split * tables.n * job.out.step;
-      Access::store(job.out, rows, tables.n, [=, &job](std::int64_t k) {
-        const C bin =
-            Split::join(own[tables.source[k]], job.split_twiddles + 2 * split * k, job.split_roots);
-        return C{bin.re * scale, bin.im * scale};
-      });
-      for (std::int64_t lane = 0; job.real_input && lane < lanes; lane += split) {
-        if (group * each + lane / split < job.lines) self.split_stored(rows[lane]);
-      }
+      const C* const own = Stages<T, lanes>::transform(tables, buffer, buffer + tables.slots);
+      Access::addresses(job.out, out, first, job.lines, rows, split);
+      const int there =
+          job.lines - first < Split::each ? static_cast<int>(job.lines - first) : Split::each;
+      Split::store(job, own, rows, there);
+      for (int line = 0; job.real_input && line < there; ++line)
+        Split::split_real(job, rows[line * split]);
     }
   }
   /// By as many lanes a line as the job says.

@@ -3,99 +3,123 @@
 
 #include "signal/lane_lines.hpp"
 
-/// The lanes of a line are neighbours; lane p of them has the points whose place modulo `split` is
-/// p with its bits reversed, and in the end the p-th run of n / split bins.
+/// The lanes of a line are neighbours; lane q of them has the points whose place modulo `split` is
+/// q. What they get is joined by butterflies of `split` vectors of neighbouring bins.
 template <class T, int lanes, int split>
 struct SplitLines {
   using V = Vector<T, lanes>;
   using C = ComplexLanes<V>;
-
-  static constexpr int reversed(int p) {
-    int result = 0;
-    for (int bit = 1; bit < split; bit *= 2) result = result * 2 + (p / bit) % 2;
-    return result;
-  }
-
-  /// Complex points at even or odd places of a, then b.
-  template <bool odd>
-  static inline __attribute__((always_inline)) V every_second_point(V a, V b) {
-    return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
-      return __builtin_shufflevector(a, b, (i / 2 * 4 + i % 2 + (odd ? 2 : 0))...);
-    });
-  }
-  /// `count` vectors of consecutive points become vectors of points that are `count` apart.
-  template <int count>
-  static inline __attribute__((always_inline)) void deal(V* list) {
-    if constexpr (count > 1) {
-      V dealt[count];
-#pragma GCC unroll 8
-      for (int i = 0; i < count / 2; ++i) {
-        dealt[i] = every_second_point<false>(list[2 * i], list[2 * i + 1]);
-        dealt[i + count / 2] = every_second_point<true>(list[2 * i], list[2 * i + 1]);
-      }
-      deal<count / 2>(dealt);
-      deal<count / 2>(dealt + count / 2);
-#pragma GCC unroll 16
-      for (int i = 0; i < count; ++i) list[i] = dealt[i];
-    }
-  }
+  static constexpr int each = lanes / split;  ///< lines side by side
 
   /// Point j of the lanes goes to to[position[j]].
   static void load(T* const* rows, std::int64_t count, C* to, const std::int32_t* position) {
-    constexpr int points = lanes / 2;
-    std::int64_t j = 0;
-    for (; j + points <= count; j += points) {
-      V square[lanes];
-#pragma GCC unroll 16
-      for (int lane = 0; lane < lanes; lane += split) {
-        const T* const from = rows[lane] + 2 * split * j;
-#pragma GCC unroll 16
-        for (int i = 0; i < split; ++i) square[lane + i] = load_unaligned<V>(from + i * lanes);
-        deal<split>(square + lane);
+    constexpr int numbers = 2 * split;  // of a line that become one point of its lanes
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto from = [=](int line) __attribute__((always_inline)) {
+        return rows[line * split] + numbers * j;
+      };
+      V a, b;
+      if constexpr (each == 1) {
+        a = load_unaligned<V>(from(0));
+        b = load_unaligned<V>(from(0) + lanes);
+      } else {
+        a = load_joined<T, lanes, numbers>(from, 0);
+        b = load_joined<T, lanes, numbers>(from, each / 2);
       }
-      transpose<V, lanes>(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < points; ++i) to[position[j + i]] = {square[2 * i], square[2 * i + 1]};
+      to[position[j]] = {every_second<V, lanes, false>(a, b), every_second<V, lanes, true>(a, b)};
     }
-    for (; j < count; ++j) {
-      C& point = to[position[j]];
-      for (int lane = 0; lane < lanes; ++lane) {
-        const T* const at = rows[lane] + 2 * (split * j + reversed(lane % split));
-        point.re[lane] = at[0];
-        point.im[lane] = at[1];
+  }
+
+  /// Bins of the lanes' own points, `count` each, become bins of the lines.
+  static void store(const Job<T>& job, const C* own, T* const* rows, int line_count) {
+    const std::int64_t count = job.tables.n;
+    const T* twiddles = job.split_twiddles;
+    for (std::int64_t k = 0; k < count; k += lanes, twiddles += 2 * (split - 1) * lanes) {
+      V re[lanes], im[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) {
+        const C bin = own[job.tables.source[k + i < count ? k + i : count - 1]];
+        re[i] = bin.re;
+        im[i] = bin.im;
+      }
+      transpose<T, lanes>(re);
+      transpose<T, lanes>(im);
+      const std::int64_t there = count - k < lanes ? count - k : lanes;
+      for (int line = 0; line < line_count; ++line)
+        join(job, re + line * split, im + line * split, twiddles, rows[line * split] + 2 * k,
+             there);
+    }
+  }
+
+  /// The same of one line: re[q], im[q] are neighbouring bins of lane q, `there` of which count.
+  static inline __attribute__((always_inline)) void join(const Job<T>& job, const V* re,
+                                                         const V* im, const T* twiddles, T* to,
+                                                         std::int64_t there) {
+    C bins[split];
+    bins[0] = {re[0], im[0]};
+#pragma GCC unroll 16
+    for (int q = 1; q < split; ++q) {
+      const T* const at = twiddles + 2 * (q - 1) * lanes;
+      bins[q] = times(C{re[q], im[q]}, load_unaligned<V>(at), load_unaligned<V>(at + lanes));
+    }
+    Butterfly<split, V, T>::run(bins, job.split_roots);
+#pragma GCC unroll 16
+    for (int c = 0; c < split; ++c) {
+      T* const run = to + 2 * job.tables.n * (job.split_turn * c & (split - 1));
+      const V a = bins[c].re * job.scale, b = bins[c].im * job.scale;
+      const V first = interleave<V, lanes, false>(a, b), second = interleave<V, lanes, true>(a, b);
+      if (there == lanes) {
+        store_unaligned(run, first);
+        store_unaligned(run + lanes, second);
+      } else {
+        const V both[2] = {first, second};
+        __builtin_memcpy(run, both, static_cast<std::size_t>(2 * there) * sizeof(T));
       }
     }
   }
 
-  /// The same `split` numbers for every line; the tables go on behind their last ones.
-  static inline __attribute__((always_inline)) V repeated(const T* from) {
-    const V list = load_unaligned<V>(from);
+  /// Bins of 2n real numbers from those of n complex ones, in a line that is stored; both scaled.
+  static void split_real(const Job<T>& job, T* row) {
+    const std::int64_t n = job.tables.n * split;
+    const T* const half_roots = job.half_roots;
+    const T zero_re = row[0], zero_im = row[1];
+    std::int64_t k = 1;
+    for (; 2 * (k + lanes - 1) < n; k += lanes) {
+      T *const low = row + 2 * k, *const high = row + 2 * (n - k - lanes + 1);
+      C from_low = points_at(low), from_high = reversed(points_at(high));
+      const C root = points_at(half_roots + 2 * k);
+      real_bins<T>(from_low, from_high, root.re, root.im);
+      store_points(low, from_low);
+      store_points(high, reversed(from_high));
+    }
+    for (; 2 * k <= n; ++k) {
+      T *const low = row + 2 * k, *const high = row + 2 * (n - k);
+      ComplexLanes<T> from_low{low[0], low[1]}, from_high{high[0], high[1]};
+      real_bins<T>(from_low, from_high, half_roots[2 * k], half_roots[2 * k + 1]);
+      high[0] = from_high.re;
+      high[1] = from_high.im;
+      low[0] = from_low.re;
+      low[1] = from_low.im;
+    }
+    row[0] = zero_re + zero_im;
+    row[1] = 0;
+    row[2 * n] = zero_re - zero_im;
+    row[2 * n + 1] = 0;
+  }
+
+ private:
+  static inline __attribute__((always_inline)) C points_at(const T* from) {
+    const V a = load_unaligned<V>(from), b = load_unaligned<V>(from + lanes);
+    return {every_second<V, lanes, false>(a, b), every_second<V, lanes, true>(a, b)};
+  }
+  static inline __attribute__((always_inline)) void store_points(T* to, C points) {
+    store_unaligned(to, interleave<V, lanes, false>(points.re, points.im));
+    store_unaligned(to + lanes, interleave<V, lanes, true>(points.re, points.im));
+  }
+  static inline __attribute__((always_inline)) C reversed(C points) {
     return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
-      return __builtin_shufflevector(list, list, (i % split)...);
+      return C{__builtin_shufflevector(points.re, points.re, (lanes - 1 - i)...),
+               __builtin_shufflevector(points.im, points.im, (lanes - 1 - i)...)};
     });
-  }
-  /// Butterflies of two between lanes `apart`, then twice as far, up to half of `split`.
-  template <int apart>
-  static inline __attribute__((always_inline)) C joined(C t, const T* roots) {
-    if constexpr (apart < split) {
-      if constexpr (apart > 1) {
-        const V re = repeated(roots), im = repeated(roots + split);
-        t = {t.re * re - t.im * im, t.re * im + t.im * re};
-      }
-      t = MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
-        const V sign = {(i & apart ? T(-1) : T(1))...};
-        return C{__builtin_shufflevector(t.re, t.re, (i ^ apart)...) + sign * t.re,
-                 __builtin_shufflevector(t.im, t.im, (i ^ apart)...) + sign * t.im};
-      });
-      return joined<2 * apart>(t, roots + 2 * split);
-    } else {
-      return t;
-    }
-  }
-
-  /// Bins of the lanes' own points become bins of the lines.
-  static inline __attribute__((always_inline)) C join(C own, const T* twiddles, const T* roots) {
-    const V re = repeated(twiddles), im = repeated(twiddles + split);
-    return joined<1>({own.re * re - own.im * im, own.re * im + own.im * re}, roots);
   }
 };

@@ -95,6 +95,47 @@ struct Butterfly<8, V, T> {
   }
 };
 
+/// As four times four; roots: of 16.
+template <class V, class T>
+struct Butterfly<16, V, T> {
+  static inline __attribute__((always_inline)) void run(ComplexLanes<V>* x, const T* roots) {
+    ComplexLanes<V> parts[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) parts[r][j] = x[r + 4 * j];
+      Butterfly<4, V, T>::run(parts[r], roots);
+#pragma GCC unroll 4
+      for (int q = 1; q < 4; ++q) {
+        if (r * q == 4) {
+          parts[r][q] = turned(parts[r][q]);
+        } else if (r > 0) {
+          parts[r][q] = times(parts[r][q], roots[2 * r * q], -roots[2 * r * q + 1]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) {
+      ComplexLanes<V> last[4] = {parts[0][q], parts[1][q], parts[2][q], parts[3][q]};
+      Butterfly<4, V, T>::run(last, roots);
+#pragma GCC unroll 4
+      for (int t = 0; t < 4; ++t) x[q + 4 * t] = last[t];
+    }
+  }
+};
+
+/// Bins k and n - k of 2n real numbers from those of the n complex numbers that they are in pairs;
+/// (re, im) is exp(-2 pi i k / 2n).
+template <class T, class V, class R>
+inline void real_bins(ComplexLanes<V>& low, ComplexLanes<V>& high, R re, R im) {
+  const ComplexLanes<V> sum = {(low.re + high.re) * T(0.5), (low.im - high.im) * T(0.5)};
+  const ComplexLanes<V> difference = {(low.re - high.re) * T(0.5),
+                                      (low.im + high.im) * T(0.5)};
+  const ComplexLanes<V> odd = turned(times(difference, re, im));
+  low = sum + odd;
+  high = {sum.re - odd.re, odd.im - sum.im};
+}
+
 template <class T, int lanes>
 struct Stages {
   using V = Vector<T, lanes>;

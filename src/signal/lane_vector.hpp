@@ -33,21 +33,14 @@ inline __attribute__((always_inline)) V every_second(V a, V b) {
     return __builtin_shufflevector(a, b, (2 * i + (odd ? 1 : 0))...);
   });
 }
-
-/// Transposes a square: each step rotates the bits of (row, column) by one.
-template <class V, int lanes>
-inline __attribute__((always_inline)) void transpose(V* a) {
-#pragma GCC unroll 4
-  for (int step = 1; step < lanes; step *= 2) {
-    V b[lanes];
-#pragma GCC unroll 8
-    for (int i = 0; i < lanes / 2; ++i) {
-      b[2 * i] = interleave<V, lanes, false>(a[i], a[i + lanes / 2]);
-      b[2 * i + 1] = interleave<V, lanes, true>(a[i], a[i + lanes / 2]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) a[i] = b[i];
-  }
+/// The same of `part` numbers at a time.
+template <class V, int lanes, int part, bool second>
+inline __attribute__((always_inline)) V interleave_parts(V a, V b) {
+  return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
+    return __builtin_shufflevector(
+        a, b,
+        (i / part % 2 * lanes + i / part / 2 * part + i % part + (second ? lanes / 2 : 0))...);
+  });
 }
 
 template <class V, class T>
@@ -59,4 +52,88 @@ inline __attribute__((always_inline)) V load_unaligned(const T* from) {
 template <class V, class T>
 inline __attribute__((always_inline)) void store_unaligned(T* to, V value) {
   __builtin_memcpy(to, &value, sizeof(V));
+}
+
+/// The same within every 16 bytes.
+template <class V, class T, int lanes, bool second>
+inline __attribute__((always_inline)) V interleave_chunks(V a, V b) {
+  constexpr int chunk = 16 / sizeof(T);
+  return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
+    return __builtin_shufflevector(
+        a, b, (i % 2 * lanes + i / chunk * chunk + i % chunk / 2 + (second ? chunk / 2 : 0))...);
+  });
+}
+/// Transposes the square of every 16 bytes of 16 / sizeof(T) vectors: each step rotates the bits of
+/// (row, column) by one.
+template <class V, class T, int lanes>
+inline __attribute__((always_inline)) void transpose_chunks(V* a) {
+  constexpr int chunk = 16 / sizeof(T);
+#pragma GCC unroll 2
+  for (int step = 1; step < chunk; step *= 2) {
+    V b[chunk];
+#pragma GCC unroll 2
+    for (int i = 0; i < chunk / 2; ++i) {
+      b[2 * i] = interleave_chunks<V, T, lanes, false>(a[i], a[i + chunk / 2]);
+      b[2 * i + 1] = interleave_chunks<V, T, lanes, true>(a[i], a[i + chunk / 2]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < chunk; ++i) a[i] = b[i];
+  }
+}
+
+/// `lanes` numbers, `width` of them at from(i), i = first, first + 1, ...
+template <class T, int lanes, int width, class From>
+inline __attribute__((always_inline)) Vector<T, lanes> load_joined(From from, int first) {
+  if constexpr (lanes == width) {
+    return load_unaligned<Vector<T, lanes>>(from(first));
+  } else {
+    const auto a = load_joined<T, lanes / 2, width>(from, first),
+               b = load_joined<T, lanes / 2, width>(from, first + lanes / 2 / width);
+    return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
+      return __builtin_shufflevector(a, b, i...);
+    });
+  }
+}
+
+/// columns[i]: number i at from(0), from(1), ... to from(lanes - 1).
+template <class T, int lanes, class From>
+inline __attribute__((always_inline)) void load_columns(From from, Vector<T, lanes>* columns) {
+  using V = Vector<T, lanes>;
+  constexpr int chunk = 16 / sizeof(T), chunks = lanes / chunk;
+#pragma GCC unroll 4
+  for (int c = 0; c < chunks; ++c) {
+    V* const own = columns + c * chunk;
+#pragma GCC unroll 4
+    for (int i = 0; i < chunk; ++i) {
+      own[i] = load_joined<T, lanes, chunk>(
+          [&](int part)
+              __attribute__((always_inline)) { return from(i + part * chunk) + c * chunk; },
+          0);
+    }
+    transpose_chunks<V, T, lanes>(own);
+  }
+}
+
+/// Transposes a square of `lanes` vectors.
+template <class T, int lanes>
+inline __attribute__((always_inline)) void transpose(Vector<T, lanes>* a) {
+  using V = Vector<T, lanes>;
+  constexpr int chunk = 16 / sizeof(T), chunks = lanes / chunk;
+#pragma GCC unroll 4
+  for (int c = 0; c < chunks; ++c) transpose_chunks<V, T, lanes>(a + c * chunk);
+  // Then the square of the chunks, as a whole.
+#pragma GCC unroll 2
+  for (int step = 1; step < chunks; step *= 2) {
+    V b[lanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < lanes / 2; ++i) {
+      const int row = i / chunk, within = i % chunk;
+      b[2 * row * chunk + within] =
+          interleave_parts<V, lanes, chunk, false>(a[i], a[i + lanes / 2]);
+      b[(2 * row + 1) * chunk + within] =
+          interleave_parts<V, lanes, chunk, true>(a[i], a[i + lanes / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) a[i] = b[i];
+  }
 }

@@ -42,35 +42,28 @@ int LaneJobKernel<T>::lanes_of(codegen::Isa isa) {
   return kernel_for<T>(isa).lanes;
 }
 
-// Lane p has the points whose place modulo `split` is q, p with its bits reversed: their transform
-// counts exp(-2 pi i q k / n) in bin k, and butterflies of two join the lanes.
+// Lane q has the points whose place modulo `split` is q: their transform counts exp(-2 pi i q k / n)
+// in bin k, and butterflies of `split` points join the lanes.
 template <class T>
 void LaneJobKernel<T>::make_split(std::int64_t points, bool inverse, int split) {
   job_.split = split;
-  const auto add = [&](std::vector<T>& list, auto root_of_lane) {
-    std::vector<std::complex<double>> roots;
-    for (int p = 0; p < split; ++p) {
-      const std::complex<double> root = root_of_lane(p);
-      roots.push_back(inverse ? std::conj(root) : root);
+  job_.split_turn = inverse ? -1 : 1;
+  const std::int64_t own = points / split, lanes = kernel_.lanes;
+  for (std::int64_t block = 0; block < own; block += lanes) {
+    for (int q = 1; q < split; ++q) {
+      for (const bool imaginary : {false, true}) {
+        for (std::int64_t k = block; k < block + lanes; ++k) {
+          const auto root = root_of_unity(inverse ? -q * k : q * k, points);
+          split_twiddles_.push_back(static_cast<T>(imaginary ? root.imag() : root.real()));
+        }
+      }
     }
-    for (const auto& root : roots) list.push_back(static_cast<T>(root.real()));
-    for (const auto& root : roots) list.push_back(static_cast<T>(root.imag()));
-  };
-  for (std::int64_t k = 0; k < points / split; ++k) {
-    add(split_twiddles_, [&](int p) {
-      int q = 0;
-      for (int bit = 1; bit < split; bit *= 2) q = 2 * q + (p / bit) % 2;
-      return root_of_unity(q * k, points);
-    });
   }
-  for (int apart = 1; apart < split; apart *= 2) {
-    add(split_roots_, [&](int p) {
-      return p & apart ? root_of_unity(p % apart, 2 * apart) : std::complex<double>(1);
-    });
+  for (int k = 0; k < split; ++k) {
+    const auto root = root_of_unity(-k, split);
+    split_roots_.push_back(static_cast<T>(root.real()));
+    split_roots_.push_back(static_cast<T>(root.imag()));
   }
-  // Kernels load whole vectors.
-  split_twiddles_.resize(split_twiddles_.size() + static_cast<std::size_t>(kernel_.lanes));
-  split_roots_.resize(split_roots_.size() + static_cast<std::size_t>(kernel_.lanes));
   job_.split_twiddles = split_twiddles_.data();
   job_.split_roots = split_roots_.data();
 }
