@@ -129,8 +129,7 @@ struct Butterfly<16, V, T> {
 template <class T, class V, class R>
 inline void real_bins(ComplexLanes<V>& low, ComplexLanes<V>& high, R re, R im) {
   const ComplexLanes<V> sum = {(low.re + high.re) * T(0.5), (low.im - high.im) * T(0.5)};
-  const ComplexLanes<V> difference = {(low.re - high.re) * T(0.5),
-                                      (low.im + high.im) * T(0.5)};
+  const ComplexLanes<V> difference = {(low.re - high.re) * T(0.5), (low.im + high.im) * T(0.5)};
   const ComplexLanes<V> odd = turned(times(difference, re, im));
   low = sum + odd;
   high = {sum.re - odd.re, odd.im - sum.im};

@@ -42,8 +42,8 @@ int LaneJobKernel<T>::lanes_of(codegen::Isa isa) {
   return kernel_for<T>(isa).lanes;
 }
 
-// Lane q has the points whose place modulo `split` is q: their transform counts exp(-2 pi i q k / n)
-// in bin k, and butterflies of `split` points join the lanes.
+// Lane q has the points whose place modulo `split` is q: their transform counts exp(-2 pi i q k /
+// n) in bin k, and butterflies of `split` points join the lanes.
 template <class T>
 void LaneJobKernel<T>::make_split(std::int64_t points, bool inverse, int split) {
   job_.split = split;
