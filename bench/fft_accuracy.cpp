@@ -48,10 +48,13 @@ struct Sums {
   double error() const { return static_cast<double>(std::sqrt(difference / size)); }
 };
 
+template <class T>
+using Lists = std::vector<std::vector<T>>;
+
 /// Of the first of several lines; the others are zero.
 template <class T>
-void add_own(Kind kind, int n, std::int64_t lines, const std::vector<T>& x,
-             const std::vector<long double>& truth, codegen::Isa isa, Sums& sums) {
+Sums own_sums(Kind kind, int n, std::int64_t lines, const Lists<T>& trials,
+              const Lists<long double>& truths, codegen::Isa isa) {
   constexpr bool wide = sizeof(T) == 8;
   const DType numbers = wide ? f64 : f32, bins = wide ? c128 : c64;
   const Type points{kind.real ? numbers : bins, {lines, n}},
@@ -64,16 +67,20 @@ void add_own(Kind kind, int n, std::int64_t lines, const std::vector<T>& x,
   Tensor in(input.dtype, input.dims()), out(result.dtype, result.dims()),
       scratch(u8, {kernel->scratch_bytes() + 64});
   std::memset(in.mutable_data(), 0, in.bytes());
-  std::memcpy(in.mutable_data(), x.data(), x.size() * sizeof(T));
   void* const buffers[] = {in.mutable_data(), out.mutable_data()};
-  kernel->run(buffers, 0, kernel->work_items(), scratch.mutable_data());
-  sums.add(reinterpret_cast<const T*>(out.data()), truth);
+  Sums sums;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    std::memcpy(in.mutable_data(), trials[i].data(), trials[i].size() * sizeof(T));
+    kernel->run(buffers, 0, kernel->work_items(), scratch.mutable_data());
+    sums.add(reinterpret_cast<const T*>(out.data()), truths[i]);
+  }
+  return sums;
 }
 
 /// FFTW's names differ by a letter.
 #define RLX_FFTW(T, prefix)                                                                        \
-  std::vector<T> transform(Kind kind, int n, std::vector<T> x) {                                   \
-    std::vector<T> y(kind.outputs(n));                                                             \
+  Lists<T> transforms(Kind kind, int n, const Lists<T>& trials) {                                  \
+    std::vector<T> x(kind.inputs(n)), y(kind.outputs(n));                                          \
     auto *in = reinterpret_cast<prefix##_complex*>(x.data()),                                      \
          *out = reinterpret_cast<prefix##_complex*>(y.data());                                     \
     const auto plan =                                                                              \
@@ -81,9 +88,14 @@ void add_own(Kind kind, int n, std::int64_t lines, const std::vector<T>& x,
                                           FFTW_ESTIMATE)                                           \
         : kind.inverse ? prefix##_plan_dft_c2r_1d(n, in, y.data(), FFTW_ESTIMATE)                  \
                        : prefix##_plan_dft_r2c_1d(n, x.data(), out, FFTW_ESTIMATE);                \
-    prefix##_execute(plan);                                                                        \
+    Lists<T> results;                                                                              \
+    for (const std::vector<T>& trial : trials) {                                                   \
+      std::copy(trial.begin(), trial.end(), x.begin());                                            \
+      prefix##_execute(plan);                                                                      \
+      results.push_back(y);                                                                        \
+    }                                                                                              \
     prefix##_destroy_plan(plan);                                                                   \
-    return y;                                                                                      \
+    return results;                                                                                \
   }
 RLX_FFTW(float, fftwf)
 RLX_FFTW(double, fftw)
@@ -96,34 +108,35 @@ struct Worst {
 
 template <class T>
 void compare(Kind kind, int n, std::mt19937_64& generator, codegen::Isa isa, Worst& worst) {
-  Sums theirs, own[2];
   std::normal_distribution<double> normal;
   // A single short line says little about the error: several of them.
-  for (int trial = 0; trial < std::max(1, 4096 / n); ++trial) {
-    std::vector<T> x(kind.inputs(n));
+  Lists<T> trials(static_cast<std::size_t>(n <= 64 ? 4096 / n : n <= 1024 ? 4 : 1));
+  Lists<long double> exact;
+  for (std::vector<T>& x : trials) {
+    x.resize(kind.inputs(n));
     for (T& value : x) value = static_cast<T>(normal(generator));
     // Bins that have no mirrored one are real in spectra of real points.
     if (kind.real && kind.inverse) {
       x[1] = 0;
       if (n % 2 == 0) x.back() = 0;
     }
-    const std::vector<long double> truth =
-        transform(kind, n, std::vector<long double>(x.begin(), x.end()));
-    theirs.add(transform(kind, n, x).data(), truth);
-    add_own(kind, n, 1, x, truth, isa, own[0]);
-    // Many lines take another way than few.
-    if (n <= 1 << 14) add_own(kind, n, 16, x, truth, isa, own[1]);
-    if (n > 64 && trial > 8) break;
+    exact.emplace_back(x.begin(), x.end());
   }
+  const Lists<long double> truths = transforms(kind, n, exact);
+  const Lists<T> others = transforms(kind, n, trials);
+  Sums theirs;
+  for (std::size_t i = 0; i < others.size(); ++i) theirs.add(others[i].data(), truths[i]);
   // Lengths so short that FFTW is exact are left out.
   if (!(theirs.difference > 0)) return;
-  for (const Sums& sums : own) {
-    if (!(sums.size > 0)) continue;
-    const double ratio = sums.error() / theirs.error();
+  // Many lines take another way than few.
+  for (const std::int64_t lines : {1, 16}) {
+    if (lines > 1 && n > 1 << 14) continue;
+    const double own = own_sums(kind, n, lines, trials, truths, isa).error();
+    const double ratio = own / theirs.error();
     if (ratio > worst.ratio) worst = {ratio, n};
     if (ratio > 1.6)
-      std::printf("  %s f%zu n = %d: %.2e, FFTW %.2e, %.2f\n", kind.name, 8 * sizeof(T), n,
-                  sums.error(), theirs.error(), ratio);
+      std::printf("  %s f%zu n = %d: %.2e, FFTW %.2e, %.2f\n", kind.name, 8 * sizeof(T), n, own,
+                  theirs.error(), ratio);
   }
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "signal/lane_job.hpp"
 
 namespace rlx::signal {
 
-/// Owns what Tables points to. Lengths whose prime factors are at most 61 go by stages; primes p
-/// whose p - 1 is of that kind by Rader's convolution, the others by Bluestein's.
+/// Owns what Tables points to. Lengths go by stages of their prime factors. Larger primes than 61
+/// have tables of their own: of Rader's convolution where p - 1 has small factors, else
+/// Bluestein's.
 template <class T>
 class FftTables {
  public:
@@ -29,6 +31,7 @@ class FftTables {
   Tables<T> view_{};
   std::vector<std::vector<T>> numbers_;  ///< twiddles and roots of the stages
   std::vector<Stage<T>> stages_;
+  std::vector<std::unique_ptr<FftTables>> inner_;  ///< of the stages of large primes
   std::vector<std::int32_t> position_, source_, inner_position_;
   std::vector<T> kernel_, chirp_;
 };

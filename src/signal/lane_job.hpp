@@ -6,13 +6,18 @@
 
 namespace rlx::signal {
 
+template <class T>
+struct Tables;
+
 /// Joins `radix` transforms of `length` points each. twiddles[k][q - 1]: (re, im) of
-/// exp(-2 pi i k q / (radix length)); roots: (cos, sin) of 2 pi k / radix.
+/// exp(-2 pi i k q / (radix length)); roots: (cos, sin) of 2 pi k / radix. A large prime radix has
+/// tables of its own instead of roots.
 template <class T>
 struct Stage {
   std::int64_t radix, length;
   const T* twiddles;
   const T* roots;
+  const Tables<T>* inner;
 };
 
 /// A complex transform of n points, by stages alone or through a cyclic convolution of `size`.
@@ -28,6 +33,7 @@ struct Tables {
   const T* kernel;                     ///< [size] transform of the convolution's kernel over size
   const T* chirp;                      ///< [n] of Bluestein's form
   std::int64_t slots;                  ///< points in a buffer of the kernel
+  std::int64_t inner_slots;            ///< points behind the second buffer, of stages' own tables
 };
 
 /// Where lines lie, in numbers of T: line r begins at (r / inner) * outer_step +
@@ -82,7 +88,7 @@ struct Job {
 };
 
 /// [begin, end) counts groups of `lanes` lines; of Result::mean, means. The scratch is aligned to
-/// 64 bytes and has scratch_buffers * slots * 2 * lanes numbers.
+/// 64 bytes and has (scratch_buffers * slots + inner_slots) * 2 * lanes numbers.
 template <class T>
 using LaneFunction = void (*)(const Job<T>& job, const T* in, T* out, std::int64_t begin,
                               std::int64_t end, void* scratch);

@@ -197,7 +197,27 @@ struct Stages {
     }
   }
 
-  static void run_stage(const Stage<T>& stage, C* x, std::int64_t blocks) {
+  /// A large prime, by its own tables on `work`.
+  static void pass_inner(const Stage<T>& stage, C* x, std::int64_t blocks, C* work) {
+    const std::int64_t radix = stage.radix, length = stage.length;
+    const Tables<T>& inner = *stage.inner;
+    for (std::int64_t block = 0; block < blocks; ++block, x += radix * length) {
+      for (std::int64_t k = 0; k < length; ++k) {
+        const T* twiddles = stage.twiddles + 2 * (radix - 1) * k - 2;
+        work[inner.position[0]] = x[k];
+        for (std::int64_t q = 1; q < radix; ++q) {
+          const C point = x[q * length + k];
+          work[inner.position[q]] =
+              length > 1 ? times(point, twiddles[2 * q], twiddles[2 * q + 1]) : point;
+        }
+        const C* const bins = transform(inner, work, work + inner.slots);
+        for (std::int64_t q = 0; q < radix; ++q) x[q * length + k] = bins[inner.source[q]];
+      }
+    }
+  }
+
+  static void run_stage(const Stage<T>& stage, C* x, std::int64_t blocks, C* work) {
+    if (stage.inner) return pass_inner(stage, x, blocks, work);
     switch (stage.radix) {
       case 2: return pass<2>(stage, x, blocks);
       case 3: return pass<3>(stage, x, blocks);
@@ -213,29 +233,31 @@ struct Stages {
 
   /// Stages up to number `last` over one block; blocks that fit the first cache are finished before
   /// the next begins.
-  static void run(const Stage<T>* stages, std::int32_t last, C* x) {
+  static void run(const Stage<T>* stages, std::int32_t last, C* x, C* work) {
     constexpr std::int64_t fitting = 32768 / static_cast<std::int64_t>(sizeof(C));
     const Stage<T>& stage = stages[last];
     const std::int64_t points = stage.radix * stage.length;
     if (last > 0 && points > fitting) {
-      for (std::int64_t q = 0; q < stage.radix; ++q) run(stages, last - 1, x + q * stage.length);
-      run_stage(stage, x, 1);
+      for (std::int64_t q = 0; q < stage.radix; ++q)
+        run(stages, last - 1, x + q * stage.length, work);
+      run_stage(stage, x, 1, work);
       return;
     }
     for (std::int32_t i = 0; i <= last; ++i)
-      run_stage(stages[i], x, points / (stages[i].radix * stages[i].length));
+      run_stage(stages[i], x, points / (stages[i].radix * stages[i].length), work);
   }
 
-  static void run(const Tables<T>& tables, C* x) {
-    if (tables.stage_count > 0) run(tables.stages, tables.stage_count - 1, x);
+  static void run(const Tables<T>& tables, C* x, C* work) {
+    if (tables.stage_count > 0) run(tables.stages, tables.stage_count - 1, x, work);
   }
 
   /// The transform of points that stand at `position`; its bins stand at `source` of what is
-  /// returned: `x` or `spare`.
+  /// returned: `x` or `spare`, which inner_slots points follow.
   static C* transform(const Tables<T>& tables, C* x, C* spare) {
     using Kind = typename Tables<T>::Kind;
+    C* const work = spare + tables.slots;
     if (tables.kind == Kind::stages) {
-      run(tables, x);
+      run(tables, x, work);
       return x;
     }
     const std::int64_t n = tables.n, size = tables.size;
@@ -248,12 +270,12 @@ struct Stages {
       for (std::int64_t j = n; j < size; ++j) x[tables.inner_position[j]] = {V{}, V{}};
     }
     const C first = x[size];  // of Rader's form: point 0, which is no power of the root
-    run(tables, x);
+    run(tables, x, work);
     if (rader) spare[size] = x[0] + first;
     for (std::int64_t k = 0; k < size; ++k)
       spare[tables.inner_position[k]] = times(x[k], tables.kernel[2 * k], tables.kernel[2 * k + 1]);
     if (rader) spare[0] = spare[0] + first;
-    run(tables, spare);
+    run(tables, spare, work);
     if (!rader) {
       for (std::int64_t k = 0; k < n; ++k) {
         C& bin = spare[tables.source[k]];

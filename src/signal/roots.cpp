@@ -7,7 +7,7 @@
 
 namespace rlx::signal {
 
-std::complex<double> root_of_unity(std::int64_t k, std::int64_t n) {
+std::complex<long double> extended_root_of_unity(std::int64_t k, std::int64_t n) {
   k %= n;
   if (k < 0) k += n;
   // An angle of k / n turns is `eighth` eighths of a turn and rest / (8 n) turns.
@@ -16,10 +16,9 @@ std::complex<double> root_of_unity(std::int64_t k, std::int64_t n) {
   const auto turns =
       static_cast<long double>(from_next ? n - rest : rest) / (8 * static_cast<long double>(n));
   const long double angle = 2 * std::numbers::pi_v<long double> * turns;
-  const auto cosine = static_cast<double>(std::cos(angle)),
-             sine = static_cast<double>(std::sin(angle));
+  const long double cosine = std::cos(angle), sine = std::sin(angle);
   // The point at that angle before or after the axis at an even number of eighths.
-  const std::complex<double> near =
+  const std::complex<long double> near =
       from_next ? std::complex(cosine, sine) : std::complex(cosine, -sine);
   switch ((eighth + 1) / 2 % 4) {
     case 0: return near;
@@ -27,6 +26,10 @@ std::complex<double> root_of_unity(std::int64_t k, std::int64_t n) {
     case 2: return -near;
     default: return {-near.imag(), near.real()};
   }
+}
+
+std::complex<double> root_of_unity(std::int64_t k, std::int64_t n) {
+  return std::complex<double>(extended_root_of_unity(k, n));
 }
 
 std::vector<std::int64_t> prime_factors(std::int64_t n) {

@@ -10,6 +10,8 @@ namespace rlx::signal {
 /// exp(-2 pi i k / n), its angle reduced to an eighth of a turn by exact integer arithmetic and
 /// computed in extended precision, so that the parts are right to the last bit.
 std::complex<double> root_of_unity(std::int64_t k, std::int64_t n);
+/// The same before it is rounded.
+std::complex<long double> extended_root_of_unity(std::int64_t k, std::int64_t n);
 
 /// Prime factors, rising, with their multiplicity.
 std::vector<std::int64_t> prime_factors(std::int64_t n);

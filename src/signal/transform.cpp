@@ -77,7 +77,7 @@ std::int64_t LaneJobKernel<T>::work_items() const {
 
 template <class T>
 std::int64_t LaneJobKernel<T>::scratch_bytes() const {
-  return scratch_buffers * job_.tables.slots * 2 * kernel_.lanes *
+  return (scratch_buffers * job_.tables.slots + job_.tables.inner_slots) * 2 * kernel_.lanes *
          static_cast<std::int64_t>(sizeof(T));
 }
 

@@ -123,6 +123,18 @@ TEST(Fft, FewLinesAndLongOnes) {
   expect_reference(op::Fft{}, {c64, {1 << 18}});
 }
 
+// Prime factors above 61 have tables of their own: by Rader's convolution, through one of its own
+// (719 = 2 * 359 + 1, 359 - 1 = 2 * 179), or by Bluestein's.
+TEST(Fft, LargePrimeFactors) {
+  for (const std::int64_t n : {67, 134, 485, 719, 1438, 2011, 2879, 4757, 3 * 719, 8 * 2879}) {
+    expect_reference(op::Fft{}, {c64, {17, n}});
+    expect_reference(op::Fft{.inverse = true}, {c128, {1, n}});
+    expect_reference(op::Rfft{}, {f64, {2, n}});
+    expect_reference(op::Irfft{.length = n}, {c64, {3, n / 2 + 1}});
+  }
+  expect_reference(op::Fft{}, {c128, {2, 67 * 71 * 3}});
+}
+
 TEST(Fft, AlongAnyAxis) {
   for (const std::int64_t inner : {1, 5, 16, 37}) {
     for (const DType dtype : {c64, c128}) {
