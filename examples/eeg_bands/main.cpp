@@ -14,9 +14,9 @@
 namespace eeg_bands {
 namespace {
 
-using picture::Align;
-using picture::Colour;
-using picture::Picture;
+using rlx::picture::Align;
+using rlx::picture::Colour;
+using rlx::picture::Picture;
 
 constexpr Colour ink{40, 44, 52}, paper{255, 255, 255}, faint{150, 156, 168}, grid{228, 231, 236};
 constexpr std::array<Colour, band_count> colours{
@@ -30,7 +30,8 @@ void print_table(const Report& report) {
   for (const Band& band : bands) std::printf(" %16s", band.name);
   std::printf("  strongest rhythm\n%-16s", "");
   for (const Band& band : bands) {
-    const std::string range = picture::number(band.low) + "-" + picture::number(band.high) + " Hz";
+    const std::string range =
+        rlx::picture::number(band.low) + "-" + rlx::picture::number(band.high) + " Hz";
     std::printf(" %16s", range.c_str());
   }
   std::printf("\n");
@@ -91,7 +92,7 @@ void draw_curves(Picture& page, const Report& report) {
   for (double hz = 0; hz <= hz_max + 1e-9; hz += 10) {
     page.rectangle(x_of(hz), top, 1, height, grid);
     page.rectangle(x_of(hz), top + height, 1, 8, ink);
-    page.text(x_of(hz), top + height + 14, picture::number(hz), ink, 2, Align::middle);
+    page.text(x_of(hz), top + height + 14, rlx::picture::number(hz), ink, 2, Align::middle);
   }
   int y = top;
   for (const ChannelReport& channel : report.channels) {
@@ -129,8 +130,8 @@ bool draw(const Report& report, const std::string& file) {
   page.text(margin, 18, "EEG bands", ink, 3);
   page.text(margin + 190, 26,
             std::to_string(report.channels.size()) + " channels, " +
-                picture::number(report.seconds) + " s at " +
-                picture::number(static_cast<double>(report.sample_rate)) + " Hz",
+                rlx::picture::number(report.seconds) + " s at " +
+                rlx::picture::number(static_cast<double>(report.sample_rate)) + " Hz",
             faint);
   draw_bars(page, report);
   draw_curves(page, report);

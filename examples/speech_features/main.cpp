@@ -12,9 +12,9 @@
 
 namespace {
 
-using picture::Align;
-using picture::Colour;
-using picture::Picture;
+using rlx::picture::Align;
+using rlx::picture::Colour;
+using rlx::picture::Picture;
 
 constexpr std::int64_t sample_rate = 16000, n_fft = 400, hop = 160;
 constexpr double hop_s = static_cast<double>(hop) / sample_rate;
@@ -52,11 +52,11 @@ constexpr Colour ink{40, 44, 52}, paper{255, 255, 255}, faint{150, 156, 168};
 constexpr int left = 110, top = 60, right = 150, bottom = 80, band_height = 5;
 
 void draw_time_axis(Picture& page, int width, int height, double seconds) {
-  const double step = picture::tick_step(seconds, 10);
+  const double step = rlx::picture::tick_step(seconds, 10);
   for (double t = 0; t <= seconds + 1e-9; t += step) {
     const int x = left + static_cast<int>(std::lround(t / seconds * (width - 1)));
     page.rectangle(x, top + height, 1, 8, ink);
-    page.text(x, top + height + 14, picture::number(t), ink, 2, Align::middle);
+    page.text(x, top + height + 14, rlx::picture::number(t), ink, 2, Align::middle);
   }
   page.text(left + width / 2, top + height + 44, "time (s)", ink, 2, Align::middle);
 }
@@ -70,7 +70,7 @@ void draw_band_axis(Picture& page, int height, std::int64_t mels) {
     }
     const int y = top + height - 1 - static_cast<int>(nearest) * band_height - band_height / 2;
     page.rectangle(left - 8, y, 8, 1, ink);
-    page.text(left - 14, y - 7, picture::number(hz), ink, 2, Align::right);
+    page.text(left - 14, y - 7, rlx::picture::number(hz), ink, 2, Align::right);
   }
   page.vertical_text(14, top + height / 2, "mel band centre (Hz)", ink);
 }
@@ -79,14 +79,14 @@ void draw_scale(Picture& page, int x, int height, double low, double high) {
   constexpr int width = 20;
   for (int j = 0; j < height; ++j) {
     const double share = 1 - static_cast<double>(j) / (height - 1);
-    page.rectangle(x, top + j, width, 1, picture::heat(share));
+    page.rectangle(x, top + j, width, 1, rlx::picture::heat(share));
   }
   page.frame(x - 1, top - 1, width + 2, height + 2, ink);
-  const double step = picture::tick_step(high - low, 6);
+  const double step = rlx::picture::tick_step(high - low, 6);
   for (double v = std::ceil(low / step) * step; v <= high + 1e-9; v += step) {
     const int y = top + static_cast<int>(std::lround((high - v) / (high - low) * (height - 1)));
     page.rectangle(x + width, y, 6, 1, ink);
-    page.text(x + width + 10, y - 7, picture::number(v), ink);
+    page.text(x + width + 10, y - 7, rlx::picture::number(v), ink);
   }
   page.vertical_text(x + 86, top + height / 2, "(log10 power + 4) / 4", ink);
 }
@@ -107,14 +107,14 @@ bool draw(const rlx::Tensor& features, const Options& options) {
       const float* row = values.data() + band * frames;
       const double value = *std::max_element(row + first, row + last);
       page.rectangle(left + x, top + height - static_cast<int>(band + 1) * band_height, 1,
-                     band_height, picture::heat((value - low) / (high - low)));
+                     band_height, rlx::picture::heat((value - low) / (high - low)));
     }
   }
   page.frame(left - 1, top - 1, width + 2, height + 2, ink);
   page.text(left, 14, "Log-mel features", ink, 3);
   page.text(left + 320, 22,
             std::to_string(mels) + " bands, " + std::to_string(frames) + " frames of " +
-                picture::number(hop_s * 1000) + " ms",
+                rlx::picture::number(hop_s * 1000) + " ms",
             faint);
   draw_time_axis(page, width, height, static_cast<double>(frames) * hop_s);
   draw_band_axis(page, height, mels);

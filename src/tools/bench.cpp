@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -11,6 +12,7 @@
 #include "tools/kernel_profile.hpp"
 #include "tools/machine_load.hpp"
 #include "tools/model_input.hpp"
+#include "tools/roofline.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -156,9 +158,16 @@ void print_figures(const Json& json, const PreparedModel& model) {
   }
 }
 
+std::string roofline_title(const Json& json) {
+  return fmt::format("{}, {}, {} thread(s): {} ms",
+                     std::filesystem::path(json["model"].get<std::string>()).filename().string(),
+                     json["precision"].get<std::string>(), json["threads"].dump(),
+                     json["median_ms"].dump());
+}
+
 Result<int> bench_verb(const BenchOptions& options) {
-  if (!options.roofline.empty())
-    return not_available("The option --roofline is not available yet.");
+  if (!options.roofline.empty() && !is_roofline_file(options.roofline))
+    return bad_input("A roofline is written as .png or .html, not as ({}).", options.roofline);
   RLX_ASSIGN(const PreparedModel model, prepare_model(options));
   Clock::time_point begin = Clock::now();
   RLX_ASSIGN(CompiledGraph program, compile_model(options, model));
@@ -170,18 +179,21 @@ Result<int> bench_verb(const BenchOptions& options) {
   RLX_ASSIGN(const Samples samples, quiet_sample(runner, options));
   Json json = figures(options, model, program, compile_ms, first_run_ms, samples);
   std::vector<KernelProfile> kernels;
-  if (options.profile) {
+  if (options.profile || !options.roofline.empty()) {
     RLX_TRY(
         program.run(named_inputs(model)));  // what is profiled are the inputs of the last such run
     RLX_ASSIGN(kernels, program.profile(std::max(options.runs, 20)));
   }
+  const MachinePeaks peaks = kernels.empty() ? MachinePeaks() : measure_peaks();
+  if (!options.roofline.empty())
+    RLX_TRY(write_roofline(options.roofline, roofline_title(json), kernels, peaks));
   if (options.json) {
     json["notes"] = model.notes;
-    if (options.profile) json["profile"] = profile_rows(kernels, measure_peaks());
+    if (options.profile) json["profile"] = profile_rows(kernels, peaks);
     fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
     print_figures(json, model);
-    if (options.profile) print_profile(kernels, measure_peaks());
+    if (options.profile) print_profile(kernels, peaks);
   }
   return exit_done;
 }
@@ -197,7 +209,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--runs", options->runs, "Exactly so many timed runs")
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--profile", options->profile, "Times of the kernels too");
-  command->add_option("--roofline", options->roofline, "Not available yet (exit code 4)");
+  command->add_option("--roofline", options->roofline,
+                      "Draw the kernels under the machine's limits: FILE.png or FILE.html");
   command->callback([options, &action] { action = [options] { return bench_verb(*options); }; });
 }
 

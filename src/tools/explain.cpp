@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "tools/explain.hpp"
 #include "tools/model_input.hpp"
+#include "tools/page.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -18,14 +19,6 @@ struct ExplainOptions : ModelOptions {
   bool measure = false;
   std::string trace, page;
 };
-
-Status write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) return bad_input("The file ({}) cannot be written.", path);
-  return {};
-}
 
 /// Addresses of the inputs in the program's order; nothing where it wants none by position.
 std::vector<const void*> slots_of(const CompiledGraph& program, const PreparedModel& model) {
@@ -99,8 +92,8 @@ Result<int> explain_verb(const ExplainOptions& options) {
   }
   RLX_ASSIGN(report.plan, std::move(plan));
   if (options.measure) RLX_TRY(measure(program, model, report));
-  if (!options.trace.empty()) RLX_TRY(write_file(options.trace, explain_trace(report)));
-  if (!options.page.empty()) RLX_TRY(write_file(options.page, explain_page(report)));
+  if (!options.trace.empty()) RLX_TRY(write_text(options.trace, explain_trace(report)));
+  if (!options.page.empty()) RLX_TRY(write_text(options.page, explain_page(report)));
   fmt::print("{}", options.json ? explain_json(report) : explain_text(report));
   return exit_done;
 }

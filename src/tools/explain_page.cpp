@@ -7,45 +7,10 @@
 #include <tuple>
 
 #include "tools/explain_svg.hpp"
+#include "tools/page.hpp"
 
 namespace rlx::tools {
 namespace {
-
-constexpr std::string_view style = R"(
-:root{--ink:#1d2430;--soft:#667085;--line:#d9dde5;--accent:#2d6cdf}
-*{box-sizing:border-box}
-body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);margin:0;background:#f5f6f8}
-main{max-width:1280px;margin:0 auto;padding:24px}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:0 0 4px}
-section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:16px 18px;
- margin:14px 0}
-p{margin:2px 0 10px;color:var(--soft);max-width:96ch}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:10px;margin:14px 0}
-.card{background:#fff;border:1px solid var(--line);border-radius:8px;padding:10px 14px}
-.card b{display:block;font-size:19px}.card span{color:var(--soft);font-size:12.5px}
-.scroll{overflow:auto;max-height:660px;border:1px solid var(--line);border-radius:6px}
-table{border-collapse:collapse;width:100%;font-size:12.5px}
-th{text-align:left;color:var(--soft);font-weight:600;position:sticky;top:0;background:#fff}
-th,td{padding:3px 8px;border-bottom:1px solid #eef0f4;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td.bars{width:34%;min-width:220px}
-.bar{height:7px;border-radius:2px;margin:2px 0;min-width:1px}
-.measured{background:#4b5565}
-.region{color:var(--soft);max-width:420px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.yes{color:#157f3b;font-weight:600}.no{color:#b3261e;font-weight:600}
-.legend{display:flex;flex-wrap:wrap;gap:12px;margin:6px 0 10px;font-size:12.5px}
-.legend i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px;
- vertical-align:-1px;border:1px solid rgba(0,0,0,.15)}
-svg text{font-family:system-ui,sans-serif}
-.box{stroke:rgba(0,0,0,.3)}.head{font-size:12px;font-weight:600}.body{font-size:10.5px;fill:#475467}
-.edge{fill:none;stroke:#8b95a5}.edge:hover{stroke:var(--accent)}.tip{fill:#8b95a5}
-.life{stroke:rgba(0,0,0,.35);stroke-width:.6}.life:hover{stroke:var(--accent);stroke-width:2}
-.frame{stroke:#98a2b3}.hatch{stroke:#e3b7b3;stroke-width:1.4}
-.live{fill:none;stroke:#1d2430;stroke-width:1.6}
-.bound{stroke:#157f3b;stroke-width:1.4;stroke-dasharray:6 4}
-.small{font-size:10px;pointer-events:none}.axis{font-size:11px;fill:#667085}
-summary{cursor:pointer;color:var(--accent);margin:6px 0}
-)";
 
 std::string bytes_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
 
@@ -187,42 +152,39 @@ std::string claims_table(const Report& report) {
   return html + "</table>";
 }
 
-std::string section(const char* title, const char* words, const std::string& content) {
-  return fmt::format("<section><h2>{}</h2><p>{}</p>{}</section>", title, words, content);
-}
-
 }  // namespace
 
 std::string explain_page(const Report& report) {
-  std::string html = fmt::format(
-      "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><style>{1}</style>"
-      "<main><h1>{0}</h1><p>on {2}: {3}</p>",
-      escaped(report.model), style, escaped(report.device), escaped(report.plan.devices.reason));
+  std::string html;
   for (const std::string& note : report.notes) html += fmt::format("<p>{}</p>", escaped(note));
   html += cards(report);
+  html += page_section(
+      "Where the time goes",
+      "The kernels in the order in which they run. A pointer over the last column shows "
+      "all ops inside and why the kernel is what it is.",
+      legend(report) + kernels_table(report));
   html +=
-      section("Where the time goes",
-              "The kernels in the order in which they run. A pointer over the last column shows "
-              "all ops inside and why the kernel is what it is.",
-              legend(report) + kernels_table(report));
-  html += section("The plan as a graph",
-                  "A box is a kernel (number, kind, predicted time, measured time where there is "
-                  "one; below: the ops that it fuses), an arrow a buffer, thicker where it is "
-                  "larger. Rounded boxes are inputs and outputs.",
-                  "<div class=scroll>" + graph_picture(report) + "</div>");
+      page_section("The plan as a graph",
+                   "A box is a kernel (number, kind, predicted time, measured time where there is "
+                   "one; below: the ops that it fuses), an arrow a buffer, thicker where it is "
+                   "larger. Rounded boxes are inputs and outputs.",
+                   "<div class=scroll>" + graph_picture(report) + "</div>");
+  html += page_section(
+      "The arena over time",
+      "Each rectangle is a buffer: from the kernel that writes it to the last that reads "
+      "it, at its offset, in the colour of its maker. Hatched: nothing lives there. "
+      "Black: live bytes; dashed green: no arena could be smaller.",
+      "<div class=scroll>" + arena_picture(report) + "</div>");
   html +=
-      section("The arena over time",
-              "Each rectangle is a buffer: from the kernel that writes it to the last that reads "
-              "it, at its offset, in the colour of its maker. Hatched: nothing lives there. "
-              "Black: live bytes; dashed green: no arena could be smaller.",
-              "<div class=scroll>" + arena_picture(report) + "</div>");
-  html += section("What the planner asked",
-                  "Each optional fusion as both alternatives would run, the score in ns won, and "
-                  "the answer.",
-                  questions_table(report));
-  html += section("Devices", "Each candidate with its predicted time.", devices_table(report));
-  html += section("Claims", "Which composite ops the device takes whole.", claims_table(report));
-  return html + "</main></html>\n";
+      page_section("What the planner asked",
+                   "Each optional fusion as both alternatives would run, the score in ns won, and "
+                   "the answer.",
+                   questions_table(report));
+  html += page_section("Devices", "Each candidate with its predicted time.", devices_table(report));
+  html +=
+      page_section("Claims", "Which composite ops the device takes whole.", claims_table(report));
+  return page_of(report.model, fmt::format("on {}: {}", report.device, report.plan.devices.reason),
+                 html);
 }
 
 }  // namespace rlx::tools

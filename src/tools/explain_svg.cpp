@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "tools/page.hpp"
+
 namespace rlx::tools {
 namespace {
 
@@ -176,30 +178,6 @@ class GraphLayout {
 };
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
-    }
-  }
-  return result;
-}
-
-std::string_view colour_of(std::string_view kind) {
-  static const std::map<std::string_view, std::string_view> colours = {
-      {"attention", "#8fa8e8"}, {"matmul", "#9ec5f4"}, {"conv", "#9ec5f4"},
-      {"depthwise", "#a5dfd8"}, {"pool", "#a5dfd8"},   {"map", "#fbe3a2"},
-      {"rows", "#f8c68f"},      {"copy", "#d9dbe0"},   {"recurrence", "#d5bdf1"},
-      {"host", "#f4a3a3"},      {"loop", "#e4c1dc"}};
-  const auto found = colours.find(kind.substr(0, kind.find_first_of(" .:")));
-  return found == colours.end() ? "#cfd8c4" : found->second;
-}
 
 std::string graph_picture(const Report& report) { return GraphLayout(report).draw(); }
 

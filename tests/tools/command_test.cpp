@@ -84,7 +84,6 @@ TEST_F(Command, UnsupportedOpsAreNamed) {
 TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
   expect_error(4, {"run", model, "--device", "tpu"}, "tpu");
   expect_error(3, {"run", model, "--input", "x0=" + folder.write("a.wav", "")}, "a.wav");
-  expect_error(4, {"bench", model, "--roofline", "x"}, "--roofline");
 }
 
 TEST_F(Command, RunTakesSound) {
@@ -224,6 +223,20 @@ TEST_F(Command, BenchTellsItsFigures) {
     EXPECT_GT(row["limit_us"], 0);
     EXPECT_FALSE(row["shape"].get<std::string>().empty());
   }
+}
+
+TEST_F(Command, BenchDrawsRooflines) {
+  const std::string page = folder.path("roof.html"), picture = folder.path("roof.png");
+  for (const std::string& file : {page, picture}) {
+    const Called called = call_rlx({"bench", model, "--runs", "3", "--roofline", file});
+    ASSERT_EQ(called.exit_code, 0) << called.err;
+  }
+  for (const char* part : {"<!doctype html>", "<svg", "GFLOP/s (f32)", "memory ", "FLOPs for each"})
+    EXPECT_THAT(read_file(page), HasSubstr(part));
+  EXPECT_THAT(read_file(picture), testing::StartsWith("\x89PNG"));
+  expect_error(3, {"bench", model, "--roofline", "roof.pdf"}, "roof.pdf");
+  expect_error(3, {"bench", model, "--runs", "1", "--roofline", folder.path("no/such/roof.png")},
+               "cannot be written");
 }
 
 TEST_F(Command, InspectShowsContentsAndStages) {

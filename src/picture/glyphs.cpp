@@ -1,7 +1,7 @@
 // The columns of the font's characters, from the space on.
 #include "picture/glyphs.hpp"
 
-namespace picture {
+namespace rlx::picture {
 namespace {
 
 using Glyph = std::array<std::uint8_t, 5>;
@@ -48,4 +48,4 @@ const Glyph& glyph_of(char c) {
   return c >= ' ' && c <= '~' ? glyphs[static_cast<std::size_t>(c - ' ')] : box;
 }
 
-}  // namespace picture
+}  // namespace rlx::picture

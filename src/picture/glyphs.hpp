@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 
-namespace picture {
+namespace rlx::picture {
 
 /// Five columns, the upper row in bit 0; a box for what is no printable ASCII.
 const std::array<std::uint8_t, 5>& glyph_of(char c);
 
-}  // namespace picture
+}  // namespace rlx::picture

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace picture {
+namespace rlx::picture {
 
 struct Colour {
   std::uint8_t red = 0, green = 0, blue = 0;
@@ -27,6 +27,7 @@ class Picture {
   void rectangle(int x, int y, int width, int height, Colour colour);
   void frame(int x, int y, int width, int height, Colour colour);
   void line(double x0, double y0, double x1, double y1, Colour colour, int thickness = 1);
+  void disc(int x, int y, int radius, Colour colour);
   /// ASCII text whose upper edge is y; a character is 6 * scale wide and 8 * scale high.
   void text(int x, int y, std::string_view text, Colour colour, int scale = 2,
             Align align = Align::left);
@@ -48,4 +49,4 @@ double tick_step(double range, int parts);
 /// The number with as many digits as it needs ("0.5", "12").
 std::string number(double value);
 
-}  // namespace picture
+}  // namespace rlx::picture

@@ -11,7 +11,7 @@
 
 #include "picture/glyphs.hpp"
 
-namespace picture {
+namespace rlx::picture {
 
 Colour heat(double share) {
   constexpr std::array<std::array<double, 3>, 7> stops{{{8, 6, 40},
@@ -66,6 +66,13 @@ void Picture::line(double x0, double y0, double x1, double y1, Colour colour, in
     const int x = static_cast<int>(std::lround(x0 + (x1 - x0) * share));
     const int y = static_cast<int>(std::lround(y0 + (y1 - y0) * share));
     rectangle(x - thickness / 2, y - thickness / 2, thickness, thickness, colour);
+  }
+}
+
+void Picture::disc(int x, int y, int radius, Colour colour) {
+  for (int j = -radius; j <= radius; ++j) {
+    const int half = static_cast<int>(std::sqrt(radius * radius - j * j));
+    rectangle(x - half, y + j, 2 * half + 1, 1, colour);
   }
 }
 
@@ -126,4 +133,4 @@ std::string number(double value) {
   return text.data();
 }
 
-}  // namespace picture
+}  // namespace rlx::picture
