@@ -82,7 +82,7 @@ class LayoutPass {
     Held& entry = held_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
     if (entry.perm.empty()) return entry.value;
     const auto [known, is_new] = logical_.try_emplace({entry.value, entry.perm});
-    if (is_new) known->second = transpose(handle(entry.value), entry.perm).id();
+    if (is_new) known->second = below_cast(transpose(handle(entry.value), entry.perm).id());
     return known->second;
   }
 
@@ -92,8 +92,8 @@ class LayoutPass {
     if (entry.perm == perm) return entry.value;
     // transpose(transpose(v, inner), outer) = transpose(v, inner o outer)
     if (!entry.perm.empty())
-      return transpose(handle(entry.value), compose(inverse(perm), entry.perm)).id();
-    return transpose(handle(logical(id)), inverse(perm)).id();
+      return below_cast(transpose(handle(entry.value), compose(inverse(perm), entry.perm)).id());
+    return below_cast(transpose(handle(logical(id)), inverse(perm)).id());
   }
 
   void keep(Held entry) { held_[index_] = {std::move(entry)}; }
@@ -272,6 +272,16 @@ class LayoutPass {
     return {};
   }
 
+  // transpose(cast(x)) = cast(transpose(x)): products of integers know their bytes by the cast
+  ValueId below_cast(ValueId id) {
+    const auto* moved = target_.node(id).op.as<op::Transpose>();
+    if (!moved) return id;
+    const Node& widened = target_.node(target_.node(id).inputs[0]);
+    if (!widened.op.is<op::Cast>() || widened.results[0].dtype != i32) return id;
+    const Axes perm = moved->perm;
+    return cast(transpose(handle(widened.inputs[0]), perm), i32).id();
+  }
+
   // x [N,C,...] -> [N,...,C]; w [O,C,...] -> [...,C,O]
   Status conv(const Node& node, const op::Conv& op) {
     const int rank = node.results[0].rank();
@@ -282,10 +292,10 @@ class LayoutPass {
     for (int i = 2; i < rank; ++i) weight_perm.push_back(i);
     weight_perm.push_back(1);
     weight_perm.push_back(0);
-    const ValueId w = transpose(handle(logical(node.inputs[1])), weight_perm).id();
+    const ValueId w = below_cast(transpose(handle(logical(node.inputs[1])), weight_perm).id());
+    const ValueId x = physical(node.inputs[0], inverse(last));
     RLX_ASSIGN(const auto results,
-               target_.try_add(moved_op, std::vector{physical(node.inputs[0], inverse(last)), w},
-                               node.name, node.origin));
+               target_.try_add(moved_op, std::vector{x, w}, node.name, node.origin));
     keep({results[0], inverse(last)});
     return {};
   }

@@ -42,11 +42,24 @@ Value by_role(const Value& x, const OperandAxes& axes) {
                  {size_of(x, axes.batch), size_of(x, axes.free), size_of(x, axes.contract)});
 }
 
+/// Axes of b that are no rows or columns of their own.
+int free_of_b(const op::DotGeneral& dot) {
+  return static_cast<int>(dot.b_batch.size() + dot.b_contract.size());
+}
+
 // dot(a, b)[batch, m, n] = sum over k of a[batch, m, 1, k] b[batch, 1, n, k]
 Result<bool> sum_of_products(Rewriter& rewriter, std::int32_t index, const Node& node,
                              const op::DotGeneral& dot) {
   const Values operands = rewriter.values_of(node);
   const Value &a = operands[0], &b = operands[1];
+  const auto of_bytes = [](const Value& x) {
+    const Node& made = x.graph().node(x.id());
+    if (!made.op.is<op::Cast>() || x.dtype() != i32) return false;
+    const DType from = x.graph().type(made.inputs[0]).dtype;
+    return from == u8 || from == i8;
+  };
+  // Products of bytes have kernels of their own.
+  if (of_bytes(a) && of_bytes(b) && b.rank() == free_of_b(dot) + 1) return false;
   if (!is_integer(a.dtype()) || !a.type().is_static() || !b.type().is_static()) return false;
   const OperandAxes a_axes = axes_of(dot.a_batch, dot.a_contract, a.rank()),
                     b_axes = axes_of(dot.b_batch, dot.b_contract, b.rank());

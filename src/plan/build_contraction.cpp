@@ -121,15 +121,19 @@ PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
 std::int64_t PlanBuilder::k_group(const loop::Contraction& c, DType a, DType b) const {
   const codegen::Machine machine = codegen::machine_of(options_.target);
   const bool pairs = a == bf16 && b == bf16 && machine.bf16_dot;
+  const auto byte = [](DType dtype) { return dtype == u8 || dtype == i8; };
   const bool quads = a == u8 && b == i8 && machine.vnni;
+  const bool byte_pairs = byte(a) && byte(b) && !quads;
+  // A run of one k in each of several taps would fill its groups with zeros.
+  if ((quads || byte_pairs) && !c.k_extents.empty() && c.k_extents.back() == 1) return 1;
   constexpr std::int64_t longest_guarded_run = 16384;  // what a line of zeros stands in for
-  if (!(pairs || quads) || c.k_extents.empty() || c.a_k_strides.back() != 1) return 1;
+  if (!(pairs || quads || byte_pairs) || c.k_extents.empty() || c.a_k_strides.back() != 1) return 1;
   const std::size_t inner = c.batch_extents.size() + c.m_extents.size() + c.k_extents.size() - 1;
   for (const loop::Guard& guard : c.a_guards) {
     if (guard.coefficients[inner] != 0 || element_count(c.k_extents) > longest_guarded_run)
       return 1;
   }
-  return pairs ? 2 : 4;
+  return quads ? 4 : 2;
 }
 
 void PlanBuilder::set_b(ValueId value, const Operand& b, loop::Contraction& c,

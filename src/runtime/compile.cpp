@@ -11,6 +11,7 @@
 #include "graph/op_info.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
+#include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/signal.hpp"
@@ -144,6 +145,12 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
+               if (backend.model()) {
+                 if (!options.exact) {
+                   RLX_ASSIGN(result, passes::quantised(result));
+                 }
+                 RLX_ASSIGN(result, passes::byte_operands(result, &program.claims));
+               }
                if (fusion && !options.exact) {
                  RLX_ASSIGN(result, passes::recognise(result));
                }
@@ -187,7 +194,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                if (policy.asked != Precision::f32) {
                  RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
                }
-               return passes::drop_dead(result);
+               RLX_ASSIGN(result, passes::drop_dead(result));
+               return backend.model() ? passes::casts_of_products(result) : std::move(result);
              }));
 #ifndef NDEBUG
   RLX_TRY(verify(mir));

@@ -73,6 +73,24 @@ TEST(ContractionGroups, byte_quads_are_exact) {
   }
 }
 
+TEST(ContractionGroups, byte_pairs_are_exact_on_every_machine) {
+  std::mt19937 random(6);
+  for (const Target& target : host_targets()) {
+    for (std::uint32_t round = 0; round < 30; ++round) {
+      MatmulOptions options{.m = round < 10 ? 1 + round : between(random, 1, 60),
+                            .n = between(random, 1, 140),
+                            .k = between(random, 1, 100),
+                            .batch = between(random, 1, 3),
+                            .a = random() % 2 == 0 ? u8 : i8,
+                            .b = random() % 2 == 0 ? u8 : i8,
+                            .accumulator = i32,
+                            .k_group = 2};
+      SCOPED_TRACE(round);
+      expect_as_interpreted(matmul(options, target), target, 0, round);
+    }
+  }
+}
+
 TEST(ContractionGroups, a_machine_without_the_instructions_refuses) {
   if (!generator()) return;
   const Target portable{};

@@ -29,8 +29,14 @@ struct ContractionContext {
   std::int64_t packed_column_bytes() const {
     return contraction.k_group * static_cast<std::int64_t>(size_of(b_dtype()));
   }
-  /// Element type of the columns that the micro-kernel reads; groups of k are i32.
+  /// Packed pairs of bytes, which the micro-kernel widens to pairs of i16.
+  bool packed_byte_pairs() const {
+    return plan.products == Products::word_pairs && plan.column_source == ColumnSource::packed;
+  }
+  /// Element type of the columns that the micro-kernel reads; groups of k are i32, pairs of bytes
+  /// i16.
   DType column_dtype() const {
+    if (packed_byte_pairs()) return DType::i16;
     if (plan.unit > 1) return DType::i32;
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
   }

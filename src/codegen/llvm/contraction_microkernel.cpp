@@ -335,8 +335,10 @@ class RowBlock {
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);
-      b.push_back(emit_widening_load(emitter_, context_.column_dtype(), type, at, plan_.lanes,
-                                     tail_ ? vector_masks_[v] : nullptr));
+      b.push_back(context_.packed_byte_pairs()
+                      ? emit_byte_pairs(at)
+                      : emit_widening_load(emitter_, context_.column_dtype(), type, at, plan_.lanes,
+                                           tail_ ? vector_masks_[v] : nullptr));
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
       const bool one = pointers.size() == 1;
@@ -349,6 +351,18 @@ class RowBlock {
         sum = add_products(sum, a, b[v]);
       }
     }
+  }
+
+  /// A register of columns, two k each, widened from bytes: a panel is always whole.
+  Value* emit_byte_pairs(Value* at) {
+    const unsigned count = 2 * plan_.lanes;
+    llvm::Type* bytes = llvm::FixedVectorType::get(builder_.getInt8Ty(), count);
+    llvm::Type* words = llvm::FixedVectorType::get(builder_.getInt16Ty(), count);
+    Value* loaded = builder_.CreateAlignedLoad(bytes, at, llvm::Align(1));
+    Value* wide = context_.b_dtype() == DType::i8 ? builder_.CreateSExt(loaded, words)
+                                                  : builder_.CreateZExt(loaded, words);
+    return builder_.CreateBitCast(wide,
+                                  llvm::FixedVectorType::get(builder_.getInt32Ty(), plan_.lanes));
   }
 
   Value* add_products(Value* sum, Value* a, Value* b) {
@@ -375,6 +389,13 @@ class RowBlock {
     if (plan_.products == Products::bf16_pairs || plan_.products == Products::byte_quads)
       return emit_group(at);
     const DType accumulator = context_.contraction.accumulator;
+    if (group_ == 2 && context_.a_dtype() == DType::u8) {
+      // Both bytes at once: 0x00hh00ll.
+      Value* both = builder_.CreateAlignedLoad(builder_.getInt16Ty(), at, llvm::Align(1));
+      both = builder_.CreateZExt(both, builder_.getInt32Ty());
+      both = builder_.CreateOr(both, builder_.CreateShl(both, builder_.getInt32(8)));
+      return builder_.CreateAnd(both, builder_.getInt32(0x00ff00ff));
+    }
     Value* low = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
     if (plan_.unit == 1) return low;
     low = builder_.CreateAnd(low, builder_.getInt32(0xffff));

@@ -125,7 +125,8 @@ bool one_byte_integer(DType dtype) { return dtype == DType::i8 || dtype == DType
 /// Panels in scratch hold groups of k where that pays; packed ones are what they are.
 Products choose_products(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                          const PlanMachine& machine, const ContractionPlan& plan) {
-  if (contraction.k_group == 2) return Products::bf16_pairs;
+  if (contraction.k_group == 2)
+    return one_byte_integer(a_dtype) ? Products::word_pairs : Products::bf16_pairs;
   if (contraction.k_group == 4) return Products::byte_quads;
   // Fewer rows do not pay for the panel.
   constexpr std::int64_t least_rows = 6;

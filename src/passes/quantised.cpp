@@ -1,0 +1,316 @@
+// Rules over dequantize, quantize and what stands between them, each under its equation.
+#include "passes/quantised.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "graph/elementwise_eval.hpp"
+#include "graph/weight_only.hpp"
+#include "passes/rewriter.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::passes {
+namespace {
+
+constexpr int deepest = 8;  ///< ops that a rule looks through
+
+bool is_byte(DType dtype) { return dtype == i8 || dtype == u8; }
+
+std::int64_t from_front(std::int64_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
+
+/// Dequantised bytes, in the target: scale * (bytes - zero).
+struct Real {
+  Value bytes, scale, zero;
+  std::int64_t axis = -1;  ///< of the scales; -1: one for all
+};
+
+/// scale * sums + bias, in the target: sums are i32, bias may be missing.
+struct Scaled {
+  Value sums, scale, bias;
+};
+
+/// How a value is to be quantised: nodes of the source.
+struct Steps {
+  DType dtype = u8;
+  ValueId scale, zero;
+};
+
+class Quantised {
+ public:
+  explicit Quantised(const Graph& graph) : graph_(graph), weight_only_(weight_only_nodes(graph)) {}
+
+  Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
+    const ValueId id{index, 0};
+    if (const auto* conv = node.op.as<op::Conv>()) return integer_conv(rewriter, id, node, *conv);
+    if (const auto* dot = node.op.as<op::DotGeneral>())
+      return integer_dot(rewriter, id, node, *dot);
+    const auto* quantize = node.op.as<op::Quantize>();
+    if (!quantize || !is_byte(quantize->dtype) || quantize->block != 0) return false;
+    const Steps steps{quantize->dtype, node.inputs[1],
+                      node.inputs.size() > 2 ? node.inputs[2] : ValueId()};
+    if (graph_.type(steps.scale).elements() != 1 || !is_weight(steps.scale)) return false;
+    if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(steps.scale).dtype != f32)
+      return false;
+    const auto bytes = bytes_of(rewriter, node.inputs[0], steps, 0);
+    if (!bytes) return false;
+    rewriter.replace(index, Values{*bytes});
+    return true;
+  }
+
+ private:
+  const Node& node(ValueId id) const { return graph_.node(id); }
+  bool is_weight(ValueId id) const { return weight_only_[static_cast<std::size_t>(id.node)]; }
+  static Value at(Rewriter& rewriter, ValueId id) {
+    return id.node < 0 ? Value() : rewriter.target().handle(rewriter(id));
+  }
+  static Value scalar(const Value& x) { return x && x.rank() == 1 ? reshape(x, {}) : x; }
+
+  /// Two constants of the same bytes, or the same value, or both missing.
+  bool same(ValueId a, ValueId b) const {
+    if (a == b) return true;
+    if (a.node < 0 || b.node < 0) return false;
+    const auto *x = node(a).op.as<op::Constant>(), *y = node(b).op.as<op::Constant>();
+    if (!x || !y || x->value.dtype() != y->value.dtype() || x->value.bytes() != y->value.bytes())
+      return false;
+    return std::equal(x->value.data(), x->value.data() + x->value.bytes(), y->value.data());
+  }
+
+  // ---- products ---------------------------------------------------------------------------------
+
+  /// The value as dequantised bytes, seen through views.
+  std::optional<Real> real_of(Rewriter& rewriter, ValueId id, int depth = 0) const {
+    const Node& n = node(id);
+    if (n.results.size() != 1 || n.results[0].dtype != f32 || depth > deepest) return std::nullopt;
+    if (const auto* dequantize = n.op.as<op::Dequantize>()) {
+      const Type& type = graph_.type(n.inputs[0]);
+      if (!is_byte(type.dtype) || dequantize->block != 0) return std::nullopt;
+      Real real{at(rewriter, n.inputs[0]), at(rewriter, n.inputs[1]),
+                n.inputs.size() > 2 ? at(rewriter, n.inputs[2]) : Value()};
+      if (real.scale.dtype() != f32) return std::nullopt;
+      if (graph_.type(n.inputs[1]).elements() != 1)
+        real.axis = from_front(dequantize->axis, type.rank());
+      return real;
+    }
+    const auto* transposed = n.op.as<op::Transpose>();
+    const auto* reshaped = n.op.as<op::Reshape>();
+    if (!transposed && !reshaped) return std::nullopt;
+    auto real = real_of(rewriter, n.inputs[0], depth + 1);
+    if (!real || (reshaped && real->axis >= 0)) return std::nullopt;
+    if (reshaped) {
+      real->bytes = reshape(real->bytes, reshaped->shape);
+      return real;
+    }
+    real->bytes = transpose(real->bytes, transposed->perm);
+    if (real->axis >= 0)
+      real->axis = std::find(transposed->perm.begin(), transposed->perm.end(), real->axis) -
+                   transposed->perm.begin();
+    return real;
+  }
+
+  void replace(Rewriter& rewriter, ValueId id, Scaled scaled) {
+    Value real = cast(scaled.sums, f32) * scaled.scale;
+    if (scaled.bias) real = real + scaled.bias;
+    rewriter.replace(id.node, Values{real});
+    scaled_[id] = std::move(scaled);
+  }
+
+  // conv(s (x - p), t (w - q)) + b = s t conv(x - p, w - q) + b
+  Result<bool> integer_conv(Rewriter& rewriter, ValueId id, const Node& n, const op::Conv& conv) {
+    if (n.results[0].dtype != f32 || conv.transposed || conv.channels_last) return false;
+    const auto x = real_of(rewriter, n.inputs[0]), w = real_of(rewriter, n.inputs[1]);
+    if (!x || !w || x->axis >= 0 || w->axis > 0) return false;
+    Shape along_channels(static_cast<std::size_t>(n.results[0].rank()), Dim(1));
+    along_channels[1] = n.results[0].shape[1];
+    Graph& graph = rewriter.target();
+    const op::IntegerConv integer{.strides = conv.strides,
+                                  .pad_low = conv.pad_low,
+                                  .pad_high = conv.pad_high,
+                                  .dilations = conv.dilations,
+                                  .groups = conv.groups};
+    Scaled scaled{graph.add_one(integer, {x->bytes, w->bytes, x->zero, w->zero}), {}, {}};
+    scaled.scale =
+        scalar(x->scale) * (w->axis < 0 ? scalar(w->scale) : reshape(w->scale, along_channels));
+    if (n.inputs.size() > 2 && n.inputs[2].node >= 0)
+      scaled.bias = reshape(at(rewriter, n.inputs[2]), along_channels);
+    replace(rewriter, id, std::move(scaled));
+    return true;
+  }
+
+  /// The axes of a dot as a matmul has them: batches first, rows of a along its last axis.
+  /// Gives the axis of b that is summed; nothing for any other dot.
+  std::optional<std::int64_t> summed_axis(const Node& n, const op::DotGeneral& dot) const {
+    const int a_rank = graph_.type(n.inputs[0]).rank(), b_rank = graph_.type(n.inputs[1]).rank();
+    const auto batches = static_cast<std::int64_t>(dot.a_batch.size());
+    if (dot.a_contract.size() != 1 || from_front(dot.a_contract[0], a_rank) != a_rank - 1 ||
+        a_rank < 2 || b_rank != batches + 2 || (batches > 0 && a_rank != b_rank))
+      return std::nullopt;
+    for (std::int64_t i = 0; i < batches; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      if (from_front(dot.a_batch[k], a_rank) != i || from_front(dot.b_batch[k], b_rank) != i)
+        return std::nullopt;
+    }
+    return from_front(dot.b_contract[0], b_rank);
+  }
+
+  // dot(s (a - p), t (b - q)) = s t dot(a - p, b - q)
+  Result<bool> integer_dot(Rewriter& rewriter, ValueId id, const Node& n,
+                           const op::DotGeneral& dot) {
+    if (n.results[0].dtype != f32) return false;
+    const auto summed = summed_axis(n, dot);
+    if (!summed) return false;
+    const auto a = real_of(rewriter, n.inputs[0]);
+    auto b = real_of(rewriter, n.inputs[1]);
+    if (!a || !b || a->axis >= 0 || b->axis == *summed || (is_weight(n.inputs[0]))) return false;
+    const int rank = b->bytes.rank();
+    if (b->axis >= 0 && b->axis < rank - 2) return false;
+    if (*summed == rank - 1) {
+      Axes perm;
+      for (int i = 0; i < rank - 2; ++i) perm.push_back(i);
+      perm.push_back(rank - 1), perm.push_back(rank - 2);
+      b->bytes = transpose(b->bytes, perm);
+    }
+    Scaled scaled{
+        rewriter.target().add_one(op::IntegerMatmul{}, {a->bytes, b->bytes, scalar(a->zero),
+                                                        b->axis < 0 ? scalar(b->zero) : b->zero}),
+        {},
+        {}};
+    scaled.scale = scalar(a->scale) * (b->axis < 0 ? scalar(b->scale) : b->scale);
+    replace(rewriter, id, std::move(scaled));
+    return true;
+  }
+
+  /// What the value is as scaled sums: a product made above, sums of the graph times a weight, or
+  /// these plus a weight.
+  std::optional<Scaled> scaled_of(Rewriter& rewriter, ValueId id) const {
+    const auto known = scaled_.find(id);
+    if (known != scaled_.end()) return known->second;
+    const Node& n = node(id);
+    if (n.inputs.size() != 2) return std::nullopt;
+    for (std::size_t k = 0; k < 2; ++k) {
+      const ValueId x = n.inputs[k], other = n.inputs[1 - k];
+      if (!is_weight(other) || graph_.type(x).shape != n.results[0].shape) continue;
+      const Value weight = at(rewriter, other);
+      if (n.op.is<op::Mul>() && node(x).op.is<op::Cast>() &&
+          graph_.type(node(x).inputs[0]).dtype == i32)
+        return Scaled{at(rewriter, node(x).inputs[0]), weight, {}};
+      if (!n.op.is<op::Add>()) continue;
+      auto scaled = scaled_of(rewriter, x);
+      if (!scaled || scaled->bias) continue;
+      scaled->bias = weight;
+      return scaled;
+    }
+    return std::nullopt;
+  }
+
+  // ---- bytes again ------------------------------------------------------------------------------
+
+  /// quantize(id, steps).
+  std::optional<Value> bytes_of(Rewriter& rewriter, ValueId id, const Steps& steps, int depth) {
+    if (auto moved = moved_bytes(rewriter, id, steps, depth)) return moved;
+    const bool relu = node(id).op.is<op::Relu>();
+    const ValueId x = relu ? node(id).inputs[0] : id;
+    auto scaled = scaled_of(rewriter, x);
+    // What users feed is divided as they would.
+    if (!scaled && (node(x).op.is<op::Input>() || is_weight(x))) return std::nullopt;
+    Graph& graph = rewriter.target();
+    const Value inverse = graph.constant(f32, 1) / scalar(at(rewriter, steps.scale));
+    Value y;
+    if (scaled) {
+      // (scale sums + bias) / step
+      y = cast(scaled->sums, f32) * (scaled->scale * inverse);
+      if (scaled->bias) y = y + scaled->bias * inverse;
+    } else {
+      y = at(rewriter, x) * inverse;
+    }
+    return narrowed(rewriter, round(y), steps, relu);
+  }
+
+  // clamp(y + zero) as bytes; relu(x) / step = max(x / step, 0), whose zero is the zero point
+  static Value narrowed(Rewriter& rewriter, Value y, const Steps& steps, bool relu) {
+    Graph& graph = rewriter.target();
+    const double least = steps.dtype == u8 ? 0 : -128, most = steps.dtype == u8 ? 255 : 127;
+    Value low = graph.constant(f32, least);
+    if (steps.zero.node >= 0) {
+      const Value zero = scalar(at(rewriter, steps.zero));
+      const auto* constant = graph.node(zero.id()).op.as<op::Constant>();
+      Value shift = cast(zero, f32);
+      if (constant) {
+        const auto number = static_cast<double>(
+            load_datum(constant->value.dtype(), constant->value.data(), 0).integer);
+        shift = number == 0 ? Value() : graph.constant(f32, number);
+        if (relu) low = graph.constant(f32, std::max(number, least));
+      } else if (relu) {
+        low = max(low, shift);
+      }
+      if (shift) y = y + shift;
+    } else if (relu) {
+      low = graph.constant(f32, 0);
+    }
+    return cast(clamp(y, low, graph.constant(f32, most)), steps.dtype);
+  }
+
+  // quantize(f(dequantize(x, s, p)), s, p) = f(x) for what takes its results from its operands
+  std::optional<Value> moved_bytes(Rewriter& rewriter, ValueId id, const Steps& steps, int depth) {
+    const Node& n = node(id);
+    if (depth > deepest || n.results.size() != 1 || n.inputs.empty() || n.results[0].dtype != f32)
+      return std::nullopt;
+    if (n.op.is<op::Dequantize>()) {
+      const ValueId zero = n.inputs.size() > 2 ? n.inputs[2] : ValueId();
+      if (graph_.type(n.inputs[0]).dtype != steps.dtype || !same(n.inputs[1], steps.scale) ||
+          !same(zero, steps.zero))
+        return std::nullopt;
+      return at(rewriter, n.inputs[0]);
+    }
+    if (n.op.is<op::Concat>()) return joined_bytes(rewriter, n, steps, depth);
+    const auto* pool = n.op.as<op::WindowReduce>();
+    const bool moves = n.op.is<op::Transpose>() || n.op.is<op::Reshape>() || n.op.is<op::Slice>() ||
+                       n.op.is<op::Gather>() || (pool && pool->kind == Reduction::max);
+    const bool relu = n.op.is<op::Relu>();
+    if (!moves && !relu) return std::nullopt;
+    const auto bytes = moved_bytes(rewriter, n.inputs[0], steps, depth + 1);
+    if (!bytes) return std::nullopt;
+    Graph& graph = rewriter.target();
+    if (relu) {
+      const Value zero =
+          steps.zero.node >= 0 ? scalar(at(rewriter, steps.zero)) : graph.constant(steps.dtype, 0);
+      return max(*bytes, zero);
+    }
+    Values inputs{*bytes};
+    for (std::size_t k = 1; k < n.inputs.size(); ++k) inputs.push_back(at(rewriter, n.inputs[k]));
+    return graph.add(n.op, inputs)[0];
+  }
+
+  // quantize(concat(x, y)) = concat(quantize(x), quantize(y))
+  std::optional<Value> joined_bytes(Rewriter& rewriter, const Node& n, const Steps& steps,
+                                    int depth) {
+    Values parts;
+    for (const ValueId input : n.inputs) {
+      const auto part = bytes_of(rewriter, input, steps, depth + 1);
+      if (!part) return std::nullopt;
+      parts.push_back(*part);
+    }
+    return rewriter.target().add(n.op, parts)[0];
+  }
+
+  const Graph& graph_;
+  const std::vector<bool> weight_only_;
+  std::map<ValueId, Scaled> scaled_;  ///< by value of the source
+};
+
+}  // namespace
+
+Result<Graph> quantised(const Graph& graph) {
+  const auto& nodes = graph.nodes();
+  const bool any = std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
+    return node.op.is<op::Quantize>() || node.op.is<op::Dequantize>();
+  });
+  if (!any) return graph;
+  Quantised rules(graph);
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+                   return rules.visit(rewriter, index, node);
+                 });
+}
+
+}  // namespace rlx::passes

@@ -1,0 +1,27 @@
+// Quantised models: from what exporters write (integers made real before an op and integers again
+// behind it) to products of bytes.
+#pragma once
+
+#include <vector>
+
+#include "rlx/cost.hpp"
+#include "rlx/graph.hpp"
+
+namespace rlx::passes {
+
+/// dequantize -> conv or matmul -> quantize becomes the integer op with its scales behind it, and
+/// what only moves numbers (max pools, views, concatenations, relu) moves the bytes themselves.
+/// Divisions by scales become products with their inverses: results differ by one step at most, and
+/// only where the quotient lies within rounding of a half.
+Result<Graph> quantised(const Graph& graph);
+
+/// Integer matmuls and convolutions as products of u8 with i8 in i32, dot(cast(a), cast(b)) with
+/// the zero points in corrections behind it, exact modulo 2^32; other quantised dtypes move by 128.
+/// What does not fit stays. Appends a claim for each to `claims`, where given.
+Result<Graph> byte_operands(const Graph& graph, std::vector<Explanation::Claim>* claims);
+
+/// Gives products of bytes casts of their own, apart from equal ones that others read: the planner
+/// lets products read through casts that nobody else wants.
+Result<Graph> casts_of_products(const Graph& graph);
+
+}  // namespace rlx::passes
