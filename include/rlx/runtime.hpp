@@ -185,8 +185,10 @@ struct ExpertChoices;
 struct ExpertCounts;
 
 /// A compiled program with its arena. Movable; one thread at a time per program, clones may run
-/// concurrently. Outlives the Graph and the Session that made it. A call that runs out of memory
-/// is an error of kind out_of_memory, and the program and its session stay as usable as before.
+/// concurrently. Outlives the Graph and the Session that made it. Params given as plain tensors
+/// stay in memory beside what is packed of them, those in mapped files (imported, or by in_file of
+/// rlx/mapped.hpp) do not. A call that runs out of memory is an error of kind out_of_memory, and
+/// the program and its session stay as usable as before.
 class CompiledGraph {
  public:
   struct Impl;
@@ -199,8 +201,9 @@ class CompiledGraph {
   const std::vector<IoInfo>& outputs() const;
 
   /// Binds a weight between runs. Values are row-major and of the param's element count; floats are
-  /// converted to the param's float dtype rounding to nearest even. Errors: unknown name (names the
-  /// known ones), wrong count, not a float param.
+  /// converted to the param's float dtype rounding to nearest even. A copy stays in memory beside
+  /// what is packed of it, but for experts under a mask. Errors: unknown name (names the known
+  /// ones), wrong count, not a float param.
   Status set_param(std::string_view name, std::span<const float> values);
   /// The same from bytes of `dtype`; float dtypes convert, any other difference is an error.
   Status set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype);
@@ -223,8 +226,8 @@ class CompiledGraph {
   /// Views into the output memory, valid until the next run. Needs bound shapes.
   Result<std::span<const TensorView>> run_raw(std::span<const NamedInput> inputs);
   /// By position in declaration order: no look-up, no allocation. slot_inputs[i] points at the
-  /// whole input i. The result is owned by the program: a slice for each output, in bytes from
-  /// arena_ptr().
+  /// whole input i, aligned for its dtype, which kernels read where it lies, without a copy. The
+  /// result is owned by the program: a slice for each output, in bytes from arena_ptr().
   Result<std::span<const ArenaSlice>> run_slots(std::span<const void* const> slot_inputs);
   const std::byte* arena_ptr() const;
   /// Kernels write the outputs into the caller's memory, without a copy: outputs[i] has room for
@@ -263,16 +266,21 @@ class CompiledGraph {
   /// clones, one for each thread of the session, unless a handle or state ties each to the one
   /// before. The first failure is the error, with its index.
   Result<std::vector<Outputs>> run_pipelined(std::span<const std::vector<NamedInput>> input_sets);
-  /// Ends the run or run_pipelined in flight, if any, at its next kernel or iteration of a loop: it
-  /// returns the error "The run was cancelled." of kind `cancelled`. May be called from any thread.
-  /// Queued runs are dropped.
+  /// Ends the run or run_pipelined in flight, if any: it returns the error "The run was cancelled."
+  /// of kind `cancelled`. May be called from any thread. Queued runs are dropped. Runs look at it
+  /// before each kernel and iteration of a loop; inside kernels that are predicted to take more
+  /// than 4 ms about every 4 ms, or after each of their work items (most have dozens) where these
+  /// take longer; in grouped matmuls before each expert. What is not cut: a recurrent layer on a
+  /// few rows, and ops without kernels (`host` in the plan's text), custom ones among them.
   void cancel();
 
   /// Works on the first `actual` of `upper` rows only, from the next run on: `upper` is the value
   /// that a symbol of the graph was bound to. Inputs and outputs keep their dims; results of the
-  /// live rows equal those of a program compiled for `actual`, dead rows are zeros. A new `actual`
-  /// compiles once (weights are shared) and is kept. None: all rows again. Errors: no symbol has
-  /// that value, actual outside 1..upper, a program with handles or states.
+  /// live rows equal those of a program compiled for `actual`, dead rows are zeros. A new extent
+  /// compiles (weights are shared); the 16 used last are kept, each with an arena of its own, and
+  /// going back to one of them compiles and allocates nothing. None: all rows again; clones begin
+  /// with all rows. Errors, which leave the extent as it was: no symbol has that value (loaded
+  /// programs have none), actual outside 1..upper, a program with handles or states.
   Status set_active_extent(std::optional<std::pair<std::int64_t, std::int64_t>> extent);
 
   // Mixture of experts (rlx/experts.hpp). A layer is the grouped matmuls that read the same choice

@@ -82,20 +82,19 @@ Status CompiledGraph::set_active_extent(
     impl.active = nullptr;
     return {};
   }
-  const auto [actual, upper] = *wanted;
   if (!impl.handles.empty() || !impl.bound->executable->plan().states.empty())
     return bad_input("A program with handles or states has no active extent.");
-  RLX_ASSIGN(const CompileOptions cut, cut_options(impl.source_options, actual, upper));
-  if (actual == upper) {
-    impl.active = nullptr;
-    return {};
-  }
   std::list<Impl::Extent>& extents = impl.extents;
-  const auto known =
-      std::ranges::find_if(extents, [&](const Impl::Extent& each) { return each.rows == *wanted; });
+  const auto known = std::ranges::find(extents, *wanted, &Impl::Extent::rows);
   if (known != extents.end()) {
     extents.splice(extents.begin(), extents, known);
   } else {
+    RLX_ASSIGN(const CompileOptions cut,
+               cut_options(impl.source_options, wanted->first, wanted->second));
+    if (wanted->first == wanted->second) {
+      impl.active = nullptr;
+      return {};
+    }
     RLX_ASSIGN(Impl::Extent made, impl.make_extent(*wanted, cut));
     extents.push_front(std::move(made));
     if (extents.size() > extents_kept) extents.pop_back();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -139,6 +140,41 @@ TEST_F(SavedProgram, says_what_is_wrong) {
               HasSubstr("cannot be written"));
   const CompiledGraph open = session.compile(model()).value();
   EXPECT_THAT(message(open.save(file())), HasSubstr("This call needs bound shapes"));
+}
+
+TEST_F(SavedProgram, a_file_that_cannot_be_replaced_stays) {
+  std::filesystem::create_directory(file());
+  EXPECT_THAT(message(program->save(file())), HasSubstr("The file cannot be replaced: "));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
+      << "nothing is left behind";
+}
+
+/// Kernels read the weights in pages of the file, which all processes share: none becomes the
+/// process's own.
+TEST_F(SavedProgram, weights_are_the_files_own_pages) {
+  constexpr std::int64_t wide = 512;
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, wide});
+  graph.output("y", matmul(x, graph.param("w", f32, {wide, wide}, Tensor(f32, {wide, wide}))));
+  ASSERT_TRUE(session.compile(graph).value().save(file()).ok());
+  CompiledGraph loaded = session.load(file()).value();
+  const std::vector<float> ones(wide, 1.0f);
+  ASSERT_TRUE(loaded.run({{"x", ones}}).ok());
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  long mapped = 0, resident = 0, own = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) inside = line.ends_with(file());
+    const auto number = [&](const char* key) {
+      return inside && line.starts_with(key) ? std::atol(line.c_str() + std::strlen(key)) : 0;
+    };
+    mapped += number("Size:");
+    resident += number("Rss:");
+    own += number("Anonymous:");
+  }
+  EXPECT_GE(mapped, wide * wide * 4 / 1024);
+  EXPECT_GE(resident, wide * wide * 4 / 1024);
+  EXPECT_EQ(own, 0);
 }
 
 TEST_F(SavedProgram, a_cache_of_them_knows_content) {

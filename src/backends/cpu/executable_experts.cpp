@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -267,8 +267,8 @@ void ExpertSteps::share(const ExpertSteps& other) {
 Status ExpertSteps::place() {
   try {
     RLX_TRY(place_all());
-  } catch (const std::bad_alloc&) {
-    return bad_input("Not enough memory to place the experts.");
+  } catch (...) {
+    return error_in_flight();
   }
   is_placed_ = true;
   return {};
