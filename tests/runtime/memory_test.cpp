@@ -175,7 +175,7 @@ TEST(Memory, clones_share_weights) {
   Graph graph;
   const Value x = graph.input("x", f32, {1, wide});
   graph.output("y", matmul(x, graph.param("w", f32, {wide, wide}, Tensor(f32, {wide, wide}))));
-  Session session(Device::cpu, {.memory_limit_bytes = weight_bytes * 3 / 2});
+  Session session(Device::cpu, {.threads = 2, .memory_limit_bytes = weight_bytes * 3 / 2});
   CompiledGraph program = session.compile(graph).value();
   const std::vector<float> input(wide, 1.0f);
   ASSERT_TRUE(program.run({{"x", input}}).ok());
