@@ -11,7 +11,7 @@ namespace rlx {
 
 /// How a device runs an op, told by planning the samples that the op declares.
 enum class OpRoute : std::uint8_t {
-  kernels,  ///< generated kernels alone
+  kernels,  ///< kernels alone, generated or of the library
   mixed,    ///< kernels for some samples, reference evaluation on one host thread for others
   host,     ///< reference evaluation on one host thread
   between,  ///< evaluated between the parts of a program: data decides the dims

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
-#include "ops/element.hpp"
 #include "ops/families.hpp"
 
 namespace rlx {

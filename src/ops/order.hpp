@@ -1,7 +1,7 @@
 // The order of elements: that of numbers, with NaN above all of them.
 #pragma once
 
-#include "ops/element.hpp"
+#include "base/element.hpp"
 
 namespace rlx {
 

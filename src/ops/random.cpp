@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
-#include "ops/element.hpp"
 #include "ops/families.hpp"
 #include "ops/philox.hpp"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
-#include "ops/element.hpp"
 #include "ops/families.hpp"
 #include "ops/strided.hpp"
 

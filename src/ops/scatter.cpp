@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
-#include "ops/element.hpp"
 #include "ops/families.hpp"
 #include "ops/index.hpp"
 #include "ops/strided.hpp"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
-#include "ops/element.hpp"
 #include "ops/families.hpp"
 #include "ops/order.hpp"
 #include "ops/strided.hpp"

@@ -50,12 +50,21 @@ Result<bool> canonical_reduce(Rewriter& rewriter, std::int32_t index, const Node
   return true;
 }
 
+// The last extreme of a line is the first of the line reversed.
 Result<bool> canonical_arg_reduce(Rewriter& rewriter, std::int32_t index, const Node& node,
                                   const op::ArgReduce& reduce) {
-  if (reduce.keep_dims || !node.results[0].is_static()) return false;
-  op::ArgReduce kept = reduce;
-  kept.keep_dims = true;
-  const Value result = rewriter.target().add_one(kept, {rewriter.values_of(node)[0]});
+  Value x = rewriter.values_of(node)[0];
+  if ((reduce.keep_dims && !reduce.select_last) || !node.results[0].is_static() ||
+      !x.type().is_static())
+    return false;
+  const op::ArgReduce kept{.max = reduce.max, .axis = reduce.axis, .keep_dims = true};
+  const std::int64_t axis = reduce.axis < 0 ? reduce.axis + x.rank() : reduce.axis;
+  if (reduce.select_last) x = rewriter.target().add_one(op::Reverse{{axis}}, {x});
+  Value result = rewriter.target().add_one(kept, {x});
+  if (reduce.select_last) {
+    const auto last = static_cast<double>(x.shape()[static_cast<std::size_t>(axis)].value() - 1);
+    result = rewriter.target().constant(i64, last) - result;
+  }
   rewriter.replace(index, Values{reshape(result, node.results[0].shape)});
   return true;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "codegen/code.hpp"
+#include "codegen/step_kernel.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/regions.hpp"
@@ -15,9 +16,10 @@ struct BuildOptions {
   cost::MachineModel model;  ///< decides the threads of the steps
   int threads = 1;           ///< at most
   FusionPolicy fusion;
-  /// Work items of an op that the backend has a kernel of its own for, given the types of its
-  /// operands; 0: it has none. Unset: none of any.
-  std::function<std::int64_t(const Op&, std::span<const Type* const>)> kernel_items;
+  /// The work of an op that the backend has a kernel of its own for, given the types of its
+  /// operands (null: left out) and results; no items where it has none. Unset: none of any.
+  std::function<codegen::StepWork(const Op&, std::span<const Type* const>, std::span<const Type>)>
+      step_work;
   bool is_body = false;  ///< of a loop: outputs are written where slots say
 };
 

@@ -99,8 +99,8 @@ Status PlanBuilder::add_call(const Region& region) {
   HostCall call{.op = node.op};
   std::vector<const Type*> types;
   for (const ValueId id : node.inputs) types.push_back(id.node < 0 ? nullptr : &graph_.type(id));
-  if (options_.kernel_items) call.kernel_items = options_.kernel_items(node.op, types);
-  if (call.kernel_items == 0 && !info.eval)
+  if (options_.step_work) call.work = options_.step_work(node.op, types, node.results);
+  if (call.work.items == 0 && !info.eval)
     return unsupported("The op {} ({}) has no kernel on this device.", info.name,
                        node.results[0].text());
   Step step{.kind = Step::Kind::host,
@@ -115,7 +115,7 @@ Status PlanBuilder::add_call(const Region& region) {
     call.outputs.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
     call.output_dims.push_back(node.results[k].dims());
   }
-  if (call.kernel_items > 0) {
+  if (call.work.items > 0) {
     step.name = node.op.name();
     // Kernels that only move numbers tell no cost.
     if (info.cost) step.flops = info.cost(node.op.attributes(), types, node.results).flops;

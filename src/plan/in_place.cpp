@@ -72,6 +72,9 @@ class Finder {
   std::vector<std::int32_t> run() {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
+      if (step.kind == Step::Kind::host)
+        visit(static_cast<std::int32_t>(i), step,
+              plan_.host_calls[static_cast<std::size_t>(step.index)]);
       if (step.kind != Step::Kind::kernel) continue;
       const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
       const auto points = std::visit([](const auto& body) { return points_of(body); }, kernel.body);
@@ -94,15 +97,30 @@ class Finder {
       for (const loop::Access* load : points.loads) {
         const std::int32_t operand = step.buffers[static_cast<std::size_t>(load->buffer)];
         if (!dies(operand, at, target) || !reads_as(*store, load->buffer, points)) continue;
-        // Another worker may look at the condition while this one writes.
-        if (std::ranges::find(step.conditions, operand, &Condition::buffer) !=
-            step.conditions.end())
-          continue;
-        taken_over_[static_cast<std::size_t>(result)] = operand;
-        is_used_[static_cast<std::size_t>(operand)] = true;
-        break;
+        if (take_over(result, operand, step)) break;
       }
     }
+  }
+
+  /// A kernel that is not generated says which operand it may write over.
+  void visit(std::int32_t at, const Step& step, const HostCall& call) {
+    if (call.work.items == 0 || call.work.in_place < 0) return;
+    const std::int32_t operand = call.inputs[static_cast<std::size_t>(call.work.in_place)];
+    const std::int32_t result = call.outputs[0];
+    if (operand < 0 || std::ranges::count(call.inputs, operand) > 1) return;
+    const BufferPlan& target = buffer(result);
+    if (target.storage == Storage::arena && target.first_step == at && target.bytes() > 0 &&
+        dies(operand, at, target))
+      take_over(result, operand, step);
+  }
+
+  bool take_over(std::int32_t result, std::int32_t operand, const Step& step) {
+    // Another worker may look at the condition while this one writes.
+    if (std::ranges::find(step.conditions, operand, &Condition::buffer) != step.conditions.end())
+      return false;
+    taken_over_[static_cast<std::size_t>(result)] = operand;
+    is_used_[static_cast<std::size_t>(operand)] = true;
+    return true;
   }
 
   bool dies(std::int32_t operand, std::int32_t at, const BufferPlan& target) const {

@@ -8,6 +8,7 @@
 
 #include "codegen/loop.hpp"
 #include "codegen/pack.hpp"
+#include "codegen/step_kernel.hpp"
 #include "plan/view.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
@@ -62,7 +63,7 @@ struct WeightPlan {
 /// backend's own.
 struct HostCall {
   Op op;
-  std::int64_t kernel_items = 0;     ///< that workers can share; 0: the reference evaluates it
+  codegen::StepWork work;            ///< of the backend's kernel; no items: it is evaluated
   std::vector<std::int32_t> inputs;  ///< buffers, dense; -1: left out
   std::vector<Dims> input_dims;
   std::vector<std::int32_t> outputs;

@@ -174,16 +174,19 @@ class Predictor {
     return times;
   }
 
-  /// Kernels of the backend's own: a quarter of the machine's peak, shared evenly.
+  /// Kernels of the backend's own: what they tell, or a quarter of the machine's peak, shared
+  /// evenly.
   Times host_times(const Step& step, int most) const {
     const HostCall& call = plan_.host_calls[static_cast<std::size_t>(step.index)];
-    if (call.kernel_items == 0) return {host_time(step)};
+    const codegen::StepWork& work = call.work;
+    if (work.items == 0) return {host_time(step)};
     constexpr double share_of_peak = 0.25;
     const double flops_per_cycle = model_.fma_per_cycle * model_.machine.vector_bytes / 2.0;
-    const double alone = step.flops * model_.cycle / (flops_per_cycle * share_of_peak);
+    const double cycles =
+        work.cycles > 0 ? work.cycles : step.flops / (flops_per_cycle * share_of_peak);
     Times times;
-    for (int threads = 1; threads <= std::max(most, 1) && threads <= call.kernel_items; ++threads) {
-      const double compute = alone / threads;
+    for (int threads = 1; threads <= std::max(most, 1) && threads <= work.items; ++threads) {
+      const double compute = (cycles / threads + work.cycles_each) * model_.cycle;
       times.push_back(
           {.ns = model_.kernel + compute, .compute = compute, .overhead = model_.kernel});
     }

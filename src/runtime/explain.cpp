@@ -74,7 +74,7 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
     }
     for (const std::int32_t buffer : call.outputs) note(kernel.writes, buffer);
     kernel.reason =
-        call.kernel_items > 0
+        call.work.items > 0
             ? "a kernel of the device's own"
             : "no generated kernel takes this op: its reference evaluation runs on one thread";
     return kernel;

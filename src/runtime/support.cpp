@@ -56,9 +56,13 @@ void plan_sample(Backend& backend, const Sample& sample, Tally& tally) {
     return;
   }
   ++tally.planned;
-  const auto& calls = program->executable->plan().host_calls;
-  tally.on_host += calls.empty() ? 0 : 1;
-  for (const plan::HostCall& call : calls) tally.host_ops.insert(std::string(call.op.name()));
+  bool on_host = false;
+  for (const plan::HostCall& call : program->executable->plan().host_calls) {
+    if (call.work.items > 0) continue;
+    on_host = true;
+    tally.host_ops.insert(std::string(call.op.name()));
+  }
+  tally.on_host += on_host ? 1 : 0;
 }
 
 OpSupport support_of(const OpInfo& info, const Tally& tally) {
@@ -74,9 +78,8 @@ OpSupport support_of(const OpInfo& info, const Tally& tally) {
     support.route = OpRoute::kernels;
   } else {
     support.route = tally.on_host == tally.planned ? OpRoute::host : OpRoute::mixed;
-    support.reason =
-        fmt::format("No generated kernel takes ({}) of its ({}) samples: evaluated are {}.",
-                    tally.on_host, tally.planned, fmt::join(tally.host_ops, ", "));
+    support.reason = fmt::format("No kernel takes ({}) of its ({}) samples: evaluated are {}.",
+                                 tally.on_host, tally.planned, fmt::join(tally.host_ops, ", "));
   }
   return support;
 }

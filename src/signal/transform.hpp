@@ -6,22 +6,12 @@
 #include <vector>
 
 #include "codegen/code.hpp"
+#include "codegen/step_kernel.hpp"
 #include "signal/fft_tables.hpp"
 
 namespace rlx::signal {
 
-/// Work on inputs and outputs that several workers share. Immutable: runs from many threads.
-class LineKernel {
- public:
-  virtual ~LineKernel() = default;
-  /// The range that workers share out.
-  virtual std::int64_t work_items() const = 0;
-  /// For each worker, aligned to 64.
-  virtual std::int64_t scratch_bytes() const = 0;
-  /// Items [begin, end). buffers: the inputs, then the outputs, dense. Allocates nothing.
-  virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
-                   void* scratch) const = 0;
-};
+using LineKernel = codegen::StepKernel;
 
 /// The part of LineKernel that is the same for all jobs on lanes.
 template <class T>

@@ -289,6 +289,28 @@ TEST_P(Allocation, none_in_runs_of_custom_ops_and_signals) {
   expect_no_allocations(program, "custom op and transforms", 100);
 }
 
+TEST_P(Allocation, none_in_runs_of_the_library) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {16, 700}), update = graph.input("update", f32, {16, 16});
+  const std::vector<Value> sorted = graph.add(op::Sort{}, Values{x});
+  const std::vector<Value> best = graph.add(op::TopK{16, -1}, Values{x});
+  graph.output("sorted", sorted[0]);
+  graph.output("best", best[0]);
+  const Value sums = graph.add_one(op::Cumulative{Reduction::sum, 1}, {x});
+  const Value scattered =
+      graph.add_one(op::ScatterElements{1, ScatterMode::add}, {sums + x, best[1], update});
+  const Value rows = reshape(slice(best[1], {0, 0}, {16, 1}), {16, 1});
+  const Value wrapped = graph.add_one(op::Mod{}, {rows, graph.constant(i64, 16)});
+  graph.output("blocks", graph.add_one(op::ScatterNd{}, {scattered, wrapped, x}));
+  const Value image = reshape(x, {1, 4, 40, 70});
+  graph.output("at", graph.add_one(op::WindowArgMax{.window = {2, 2}, .strides = {2, 2}}, {image}));
+  graph.output("padded", graph.add_one(op::Pad{{0, 3}, {0, 5}, PadMode::reflect}, {x}));
+  graph.output("last", graph.add_one(op::ArgReduce{.axis = 1, .select_last = true}, {x}));
+  graph.output("determinants", graph.add_one(op::Determinant{}, {reshape(update, {4, 8, 8})}));
+  CompiledGraph program = session.compile(graph).value();
+  expect_no_allocations(program, "the library", 100);
+}
+
 TEST_P(Allocation, none_in_runs_of_a_mixture_of_experts) {
   Graph graph;
   const Value x = graph.input("x", f32, {16, 64});

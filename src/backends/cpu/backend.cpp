@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "backends/cpu/executable.hpp"
-#include "backends/cpu/router_kernel.hpp"
+#include "backends/own_kernels.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "codegen/host_target.hpp"
@@ -36,35 +36,29 @@ std::vector<std::int32_t> outputs_of_buffers(const plan::Plan& plan) {
   return output_of;
 }
 
-/// Lines are shared in groups of the widest vectors' lanes; an estimate will do for predictions.
-std::int64_t line_items(const Op& op, std::span<const Type* const> types) {
-  if (types.empty() || !types[0]) return 0;
-  if (has_router_kernel(op, *types[0])) return router_items(*types[0]);
-  return signal::has_line_kernel(op, *types[0]) ? signal::line_items(op, types) : 0;
-}
-
 /// The kernels of the host calls that have one.
-void add_line_kernels(Program& program) {
+void add_step_kernels(Program& program) {
   for (const plan::HostCall& call : program.plan.host_calls) {
-    program.line_kernels.emplace_back();
-    if (call.kernel_items == 0) continue;
-    const auto dtype_of = [&](std::int32_t buffer) {
-      return program.plan.buffers[static_cast<std::size_t>(buffer)].dtype;
+    program.step_kernels.emplace_back();
+    if (call.work.items == 0) continue;
+    const auto types_of = [&](const std::vector<std::int32_t>& buffers,
+                              const std::vector<Dims>& dims) {
+      std::vector<Type> types;
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const auto buffer = static_cast<std::size_t>(std::max(buffers[i], 0));
+        types.push_back(
+            {program.plan.buffers[buffer].dtype, Shape(dims[i].begin(), dims[i].end())});
+      }
+      return types;
     };
-    std::vector<Type> inputs;
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-      const Dims& dims = call.input_dims[i];
-      inputs.push_back({dtype_of(call.inputs[i]), Shape(dims.begin(), dims.end())});
-    }
-    const Dims& dims = call.output_dims[0];
-    program.line_kernels.back() =
-        has_router_kernel(call.op, inputs[0])
-            ? router_kernel(call.op, inputs[0])
-            : signal::line_kernel(call.op, inputs,
-                                  {dtype_of(call.outputs[0]), Shape(dims.begin(), dims.end())},
-                                  program.shared->library->target().isa);
-    program.scratch_bytes =
-        std::max(program.scratch_bytes, program.line_kernels.back()->scratch_bytes());
+    const std::vector<Type> inputs = types_of(call.inputs, call.input_dims),
+                            results = types_of(call.outputs, call.output_dims);
+    std::vector<const Type*> given;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      given.push_back(call.inputs[i] < 0 ? nullptr : &inputs[i]);
+    auto& kernel = program.step_kernels.back();
+    kernel = own_kernel(call.op, given, results, program.shared->library->target().isa);
+    program.scratch_bytes = std::max(program.scratch_bytes, kernel->scratch_bytes());
   }
 }
 
@@ -81,10 +75,7 @@ class CpuBackend final : public Backend {
     // evaluated.
     if (node.op.info().scalar) return {true, "elementwise"};
     if (!node.op.info().body) return {true, "a primitive"};
-    if (node.inputs[0].node >= 0 && signal::has_line_kernel(node.op, graph.type(node.inputs[0])))
-      return {true, "a kernel of the device's own"};
-    if (node.inputs[0].node >= 0 && has_router_kernel(node.op, graph.type(node.inputs[0])))
-      return {true, "a kernel of the device's own"};
+    if (has_own_kernel(graph, node)) return {true, "a kernel of the device's own"};
     if (plan::suits_grouped_kernels(graph, node))
       return {true, "rows put together by expert, generated kernels for a few rows"};
     if (recurrent_cell(node.op)) {
@@ -101,7 +92,7 @@ class CpuBackend final : public Backend {
     program->graph = request.graph;
     const int threads = threads_for(request.threads);
     RLX_ASSIGN(program->plan, planned(*request.graph, threads, request.fusion));
-    add_line_kernels(*program);
+    add_step_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
         request.saved->identity != saved_identity(*shared_->library, program->plan))
@@ -164,7 +155,7 @@ class CpuBackend final : public Backend {
                                     .model = shared_->model,
                                     .threads = threads,
                                     .fusion = plan::fusion_policy(shared_->model, threads, fusion),
-                                    .kernel_items = line_items});
+                                    .step_work = own_kernel_work});
   }
 
   std::shared_ptr<Shared> shared_;

@@ -94,9 +94,9 @@ CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
   switch (step.kind) {
     case plan::Step::Kind::host:
       bound.host_call = step.index;
-      bound.lines = program_->line_kernels[static_cast<std::size_t>(step.index)].get();
-      if (!bound.lines) break;
-      bound.work_items = bound.lines->work_items();
+      bound.own = program_->step_kernels[static_cast<std::size_t>(step.index)].get();
+      if (!bound.own) break;
+      bound.work_items = bound.own->work_items();
       bound.pointers = calls_[static_cast<std::size_t>(step.index)].pointers;
       break;
     case plan::Step::Kind::loop: bound.loop = step.index; break;
@@ -151,9 +151,12 @@ void CpuExecutable::run_host(const BoundStep& step) {
   try {
     host_status_ = op.info().eval(op.attributes(), EvalArgs{call.inputs, call.outputs});
   } catch (...) {
-    // Nothing may leave a team's body: outcome() throws it again.
-    host_failure_ = std::current_exception();
+    note_failure();
   }
+}
+
+void CpuExecutable::note_failure() {
+  if (!failed_.exchange(true)) host_failure_ = std::current_exception();
 }
 
 void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
@@ -165,7 +168,7 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   }
   if (is_cancelled()) [[unlikely]]
     return;
-  if (step.host_call >= 0 && !step.lines) {
+  if (step.host_call >= 0 && !step.own) {
     if (worker == 0) run_host(step);
     return;
   }
@@ -182,15 +185,19 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
   if (begin == end) return;
   std::byte* const scratch = scratch_ + program_->scratch_bytes * worker;
   void* const* buffers = pointers_.data() + step.pointers;
-  do {
-    const std::int64_t next = end - begin <= step.piece ? end : begin + step.piece;
-    if (step.lines) {
-      step.lines->run(buffers, begin, next, scratch);
-    } else {
-      step.function(buffers, begin, next, scratch);
-    }
-    begin = next;
-  } while (begin != end && !is_cancelled());
+  try {
+    do {
+      const std::int64_t next = end - begin <= step.piece ? end : begin + step.piece;
+      if (step.own) {
+        step.own->run(buffers, begin, next, scratch);
+      } else {
+        step.function(buffers, begin, next, scratch);
+      }
+      begin = next;
+    } while (begin != end && !is_cancelled());
+  } catch (...) {
+    note_failure();
+  }
 }
 
 void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
@@ -201,7 +208,10 @@ void CpuExecutable::set_inputs(std::span<const void* const> inputs) {
   if (error_flag_) *error_flag_ = 0;
   experts_.begin_run();
   if (!host_status_.ok()) host_status_ = Status();
-  if (host_failure_) host_failure_ = nullptr;
+  if (host_failure_) {
+    host_failure_ = nullptr;
+    failed_ = false;
+  }
 }
 
 Status CpuExecutable::check_ready() {

@@ -13,7 +13,6 @@
 #include "codegen/code_library.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/weights.hpp"
-#include "signal/kernels.hpp"
 
 namespace rlx::cpu {
 
@@ -49,7 +48,7 @@ class CpuExecutable final : public Executable {
   /// A step with everything resolved to addresses. Positions count in pointers_.
   struct BoundStep {
     codegen::KernelFunction function = nullptr;
-    const signal::LineKernel* lines = nullptr;
+    const codegen::StepKernel* own = nullptr;  ///< not generated
     std::int64_t work_items = 0;
     std::int64_t piece = 0;  ///< most items between two looks at the cancel flag
     std::int32_t threads = 1;
@@ -86,6 +85,9 @@ class CpuExecutable final : public Executable {
   /// `team` is null where one worker runs all.
   void run_step(const BoundStep& step, int worker, Team* team);
   void run_host(const BoundStep& step);
+  /// For the exception that is being handled: nothing may leave a team's body, so outcome() throws
+  /// it again.
+  void note_failure();
   void set_inputs(std::span<const void* const> inputs);
   Status check_ready();
   Status outcome() const;
@@ -118,7 +120,8 @@ class CpuExecutable final : public Executable {
   std::vector<BoundLoop> loops_;
   std::int32_t* error_flag_ = nullptr;
   Status host_status_;
-  std::exception_ptr host_failure_;  ///< what a host call threw
+  std::exception_ptr host_failure_;   ///< what a host call or a kernel threw
+  std::atomic<bool> failed_ = false;  ///< by the first worker that sets the failure
   std::shared_ptr<const std::atomic<bool>> cancel_flag_ = std::make_shared<std::atomic<bool>>();
   bool loop_ends_ = false;  ///< worker 0's look at the flag, for all members of the team
   ExpertSteps experts_;

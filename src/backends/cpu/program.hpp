@@ -6,10 +6,10 @@
 
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
+#include "codegen/step_kernel.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/weights.hpp"
-#include "signal/kernels.hpp"
 
 namespace rlx::cpu {
 
@@ -27,9 +27,9 @@ struct Program {
   std::shared_ptr<const plan::FlatGraph> graph;
   plan::Plan plan;
   std::vector<codegen::LoadedKernel> kernels;
-  std::vector<std::unique_ptr<signal::LineKernel>> line_kernels;  ///< by host call; null: none
-  std::int64_t scratch_bytes = 0;                                 ///< of one worker
-  int threads = 1;                                                ///< the most that a step uses
+  std::vector<std::unique_ptr<codegen::StepKernel>> step_kernels;  ///< by host call; null: none
+  std::int64_t scratch_bytes = 0;                                  ///< of one worker
+  int threads = 1;                                                 ///< the most that a step uses
   /// By buffer: the output whose bytes it shares (itself, or what it is taken over by), or -1.
   std::vector<std::int32_t> output_of_buffer;
 };

@@ -1,6 +1,7 @@
 // The null backend: plans as the CPU does and computes nothing, so that what a run costs besides
 // its kernels can be measured.
 #include "backends/backend.hpp"
+#include "backends/own_kernels.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "codegen/host_target.hpp"
@@ -50,14 +51,16 @@ class NullBackend final : public Backend {
   DeviceInfo info() const override {
     return {.device = Device::cpu, .display_name = "CPU without kernels", .available = true};
   }
-  Claim claim(const Graph&, const Node& node) const override {
+  Claim claim(const Graph& graph, const Node& node) const override {
+    if (has_own_kernel(graph, node)) return {true, "a kernel of the device's own"};
     return {!node.op.info().body, node.op.info().body ? "its body fuses" : "a primitive"};
   }
   Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) override {
     const int threads = request.threads > 0 ? request.threads : threads_;
     RLX_ASSIGN(plan::Plan plan, plan::build_plan(*request.graph, {.target = target_,
                                                                   .threads = threads,
-                                                                  .fusion = {request.fusion}}));
+                                                                  .fusion = {request.fusion},
+                                                                  .step_work = own_kernel_work}));
     if (request.report) request.report->kernels = static_cast<int>(plan.steps.size());
     return std::unique_ptr<Executable>(
         std::make_unique<NullExecutable>(std::make_shared<const plan::Plan>(std::move(plan))));

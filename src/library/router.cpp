@@ -1,12 +1,11 @@
 // A router on dense logits, f32 or f64.
-#include "backends/cpu/router_kernel.hpp"
-
 #include <algorithm>
 #include <cmath>
 
+#include "library/kernels.hpp"
 #include "rlx/experts.hpp"
 
-namespace rlx::cpu {
+namespace rlx::library {
 namespace {
 
 /// Falling order of numbers, NaN above all.
@@ -17,12 +16,15 @@ bool comes_before(T a, T b) {
 }
 
 template <class T>
-class RouterKernel final : public signal::LineKernel {
+class RouterKernel final : public Kernel {
  public:
   RouterKernel(const op::MoeRouter& router, std::int64_t tokens, std::int64_t experts)
       : router_(router), tokens_(tokens), experts_(experts) {}
 
-  std::int64_t work_items() const override { return tokens_; }
+  codegen::StepWork work() const override {
+    return {.items = tokens_,
+            .cycles = static_cast<double>(tokens_ * (experts_ * 4 + router_.k * 30))};
+  }
   std::int64_t scratch_bytes() const override { return 0; }
   void run(void* const* buffers, std::int64_t begin, std::int64_t end, void*) const override {
     for (std::int64_t token = begin; token < end; ++token) {
@@ -71,18 +73,15 @@ class RouterKernel final : public signal::LineKernel {
 
 }  // namespace
 
-bool has_router_kernel(const Op& op, const Type& logits) {
-  return op.is<op::MoeRouter>() && (logits.dtype == f32 || logits.dtype == f64) &&
-         logits.elements() > 0;
+KernelPtr router_kernel(const Call& call) {
+  const auto* router = call.op.as<op::MoeRouter>();
+  if (!router) return nullptr;
+  const std::int64_t experts = call.in(0).dims().back(), tokens = call.in(0).elements() / experts;
+  if (call.in(0).dtype == f64)
+    return std::make_unique<RouterKernel<double>>(*router, tokens, experts);
+  if (call.in(0).dtype == f32)
+    return std::make_unique<RouterKernel<float>>(*router, tokens, experts);
+  return nullptr;
 }
 
-std::int64_t router_items(const Type& logits) { return logits.elements() / logits.dims().back(); }
-
-std::unique_ptr<signal::LineKernel> router_kernel(const Op& op, const Type& logits) {
-  const auto& router = *op.as<op::MoeRouter>();
-  const std::int64_t tokens = router_items(logits), experts = logits.dims().back();
-  if (logits.dtype == f64) return std::make_unique<RouterKernel<double>>(router, tokens, experts);
-  return std::make_unique<RouterKernel<float>>(router, tokens, experts);
-}
-
-}  // namespace rlx::cpu
+}  // namespace rlx::library

@@ -1,0 +1,222 @@
+// Sorting and the k largest, line by line. NaN counts as the largest number, -0 as 0; equal ones
+// keep their order.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/element.hpp"
+#include "library/kernels.hpp"
+#include "library/keys.hpp"
+
+namespace rlx::library {
+namespace {
+
+/// Keys that grow in the order that is asked for.
+template <class T>
+inline Key<T> key_of(T value, Key<T> flip) {
+  return ascending_key(value) ^ flip;
+}
+
+/// A key and the position that it stands at.
+struct LongEntry {
+  static constexpr int key_bits = 64;
+  std::uint64_t key;
+  std::int64_t at;
+  static LongEntry of(std::int64_t key, std::int64_t at) {
+    return {static_cast<std::uint64_t>(key) ^ (std::uint64_t{1} << 63), at};
+  }
+  std::int64_t position() const { return at; }
+  std::uint64_t key_from(int bit) const { return key >> bit; }
+  std::int64_t signed_key() const {
+    return static_cast<std::int64_t>(key ^ (std::uint64_t{1} << 63));
+  }
+  bool operator<(const LongEntry& other) const {
+    return key < other.key || (key == other.key && at < other.at);
+  }
+};
+struct ShortEntry {
+  static constexpr int key_bits = 32;
+  std::uint64_t key_and_at;
+  static ShortEntry of(std::int32_t key, std::int64_t at) {
+    const std::uint32_t raised = static_cast<std::uint32_t>(key) ^ (std::uint32_t{1} << 31);
+    return {std::uint64_t{raised} << 32 | static_cast<std::uint64_t>(at)};
+  }
+  std::int64_t position() const {
+    return static_cast<std::int64_t>(key_and_at & std::uint64_t{0xffffffff});
+  }
+  std::uint64_t key_from(int bit) const { return key_and_at >> (32 + bit); }
+  std::int32_t signed_key() const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(key_and_at >> 32) ^
+                                     (std::uint32_t{1} << 31));
+  }
+  bool operator<(const ShortEntry& other) const { return key_and_at < other.key_and_at; }
+};
+
+/// Sorts entries that stand in the order of their positions: by the lowest bits of the keys first,
+/// each pass keeping the order of the one before. Gives where the sorted ones are: in `entries` or
+/// in `other`.
+template <class Entry>
+Entry* sort_by_digits(Entry* entries, Entry* other, std::int64_t count) {
+  constexpr int digit_bits = 11;
+  constexpr std::size_t digits = std::size_t{1} << digit_bits;
+  for (int bit = 0; bit < Entry::key_bits; bit += digit_bits) {
+    std::array<std::uint32_t, digits> starts{};
+    const auto digit = [bit](const Entry& entry) { return entry.key_from(bit) & (digits - 1); };
+    for (std::int64_t i = 0; i < count; ++i) ++starts[digit(entries[i])];
+    if (starts[digit(entries[0])] == static_cast<std::uint64_t>(count)) continue;
+    std::uint32_t start = 0;
+    for (std::uint32_t& each : starts) start += std::exchange(each, start);
+    for (std::int64_t i = 0; i < count; ++i) other[starts[digit(entries[i])]++] = entries[i];
+    std::swap(entries, other);
+  }
+  return entries;
+}
+
+enum class Way { insert, filter, all };
+
+template <class T>
+class OrderKernel final : public Kernel {
+ public:
+  using Entry = std::conditional_t<is_short<T>, ShortEntry, LongEntry>;
+
+  OrderKernel(const Lines& lines, std::int64_t count, bool descending)
+      : lines_(lines), count_(count), flip_(descending ? -1 : 0) {
+    constexpr std::int64_t few = 8, short_line = 4096;
+    kept_ = std::max<std::int64_t>(4 * count, 64);
+    way_ = count <= few && lines.size <= short_line ? Way::insert
+           : kept_ < lines.size                     ? Way::filter
+                                                    : Way::all;
+  }
+
+  codegen::StepWork work() const override {
+    const auto size = static_cast<double>(lines_.size), kept = static_cast<double>(kept_);
+    double cycles = size * 3 + static_cast<double>(count_) * 30;
+    if (way_ == Way::filter) cycles = size * 0.7 + kept * (10 + std::log2(size / kept) * 4);
+    if (way_ == Way::all) cycles = size * (by_digits() ? 15 : 4 * std::log2(size + 1));
+    return {.items = lines_.count(), .cycles = cycles * static_cast<double>(lines_.count())};
+  }
+  std::int64_t scratch_bytes() const override {
+    const std::int64_t entries = way_ == Way::insert   ? count_
+                                 : way_ == Way::filter ? kept_ + block
+                                                       : (by_digits() ? 2 : 1) * lines_.size;
+    return entries * static_cast<std::int64_t>(sizeof(Entry));
+  }
+
+  void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+           void* scratch) const override {
+    for (std::int64_t line = begin; line < end; ++line) {
+      const T* const from = static_cast<const T*>(buffers[0]) + lines_.start(line);
+      const Entry* const best = order(from, static_cast<Entry*>(scratch));
+      const std::int64_t to = line / lines_.inner * count_ * lines_.inner + line % lines_.inner;
+      T* const values = static_cast<T*>(buffers[1]) + to;
+      auto* const positions = static_cast<std::int64_t*>(buffers[2]) + to;
+      for (std::int64_t p = 0; p < count_; ++p) {
+        const std::int64_t position = best[p].position();
+        values[p * lines_.inner] = from[position * lines_.inner];
+        positions[p * lines_.inner] = position;
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t block = 32;
+  bool by_digits() const { return lines_.size >= 512; }
+  Key<T> key_at(const T* from, std::int64_t p) const {
+    return key_of(from[p * lines_.inner], flip_);
+  }
+
+  const Entry* order(const T* from, Entry* entries) const {
+    switch (way_) {
+      case Way::insert: insert_best(from, entries); break;
+      case Way::filter: filter_best(from, entries); break;
+      case Way::all: return order_all(from, entries);
+    }
+    return entries;
+  }
+
+  /// A short list that stays sorted.
+  void insert_best(const T* from, Entry* best) const {
+    std::int64_t held = 0;
+    for (std::int64_t p = 0; p < lines_.size; ++p) {
+      const Entry entry = Entry::of(key_at(from, p), p);
+      if (held == count_) {
+        if (count_ == 0 || !(entry < best[count_ - 1])) continue;
+      } else {
+        ++held;
+      }
+      std::int64_t at = held - 1;
+      for (; at > 0 && entry < best[at - 1]; --at) best[at] = best[at - 1];
+      best[at] = entry;
+    }
+  }
+
+  /// Only what lies before the last of the best so far is looked at again; most blocks hold nothing
+  /// that does.
+  void filter_best(const T* from, Entry* entries) const {
+    std::int64_t held = 0;
+    for (; held < kept_; ++held) entries[held] = Entry::of(key_at(from, held), held);
+    Entry* const last = entries + (count_ - 1);
+    std::nth_element(entries, last, entries + held);
+    Entry limit = *last;
+    held = count_;
+    for (std::int64_t begin = kept_; begin < lines_.size; begin += block) {
+      const std::int64_t end = std::min(begin + block, lines_.size);
+      if (lines_.inner == 1 && end - begin == block &&
+          !holds_less(from + begin, limit.signed_key()))
+        continue;
+      for (std::int64_t p = begin; p < end; ++p) {
+        const Entry entry = Entry::of(key_at(from, p), p);
+        entries[held] = entry;
+        held += entry < limit ? 1 : 0;
+      }
+      if (held < kept_) continue;
+      std::nth_element(entries, last, entries + held);
+      limit = *last;
+      held = count_;
+    }
+    std::nth_element(entries, last, entries + held);
+    std::sort(entries, entries + count_);
+  }
+
+  /// Whether one of a block of numbers side by side comes before the limit: a vector loop.
+  bool holds_less(const T* from, Key<T> limit) const {
+    Key<T> found = 0;
+    for (std::int64_t p = 0; p < block; ++p)
+      found |= static_cast<Key<T>>(key_of(from[p], flip_) < limit);
+    return found != 0;
+  }
+
+  const Entry* order_all(const T* from, Entry* entries) const {
+    for (std::int64_t p = 0; p < lines_.size; ++p) entries[p] = Entry::of(key_at(from, p), p);
+    if (by_digits()) return sort_by_digits(entries, entries + lines_.size, lines_.size);
+    std::sort(entries, entries + lines_.size);
+    return entries;
+  }
+
+  const Lines lines_;
+  const std::int64_t count_;
+  const Key<T> flip_;
+  std::int64_t kept_ = 0;
+  Way way_ = Way::all;
+};
+
+}  // namespace
+
+KernelPtr order_kernel(const Call& call) {
+  const auto* sort = call.op.as<op::Sort>();
+  const auto* top = call.op.as<op::TopK>();
+  if (!sort && !top) return nullptr;
+  const Lines lines(call.in(0), sort ? sort->axis : top->axis);
+  // Short entries and digit counts hold positions of 32 bits.
+  if (lines.size >= (std::int64_t{1} << 32) || lines.size == 0) return nullptr;
+  return with_element_type(call.in(0).dtype, [&](auto element) -> KernelPtr {
+    using T = decltype(element);
+    if constexpr (is_complex_type<T>) return nullptr;
+    else
+      return std::make_unique<OrderKernel<T>>(lines, sort ? lines.size : top->k,
+                                              sort ? sort->descending : top->largest);
+  });
+}
+
+}  // namespace rlx::library
