@@ -1,10 +1,11 @@
-"""Signal figures side by side: rlx (fft_bench, signal_bench), FFTW where fft_bench has it, and
-pocketfft through SciPy. Times in microseconds, medians.
+"""Signal figures side by side: rlx (fft_bench, signal_bench), FFTW where fft_bench has it,
+pocketfft through SciPy, and torch (MKL) where it is installed. Times in microseconds, medians.
 
     python3 bench/signal.py BUILD_FOLDER [--threads N]
 
-Needs numpy and scipy. The log-mel peer is frames, rfft and a product with the filters in NumPy,
-whose BLAS takes the same number of threads; the transforms are SciPy's, with `workers` threads.
+Needs numpy and scipy; torch is a peer where it can be imported. The log-mel peers are frames, rfft
+and a product with the filters in NumPy, whose BLAS takes the same number of threads and whose
+transforms are SciPy's with `workers` threads; and Whisper's own lines: torch.stft and a product.
 """
 
 import argparse
@@ -27,6 +28,16 @@ def median_us(call, runs=15):
     return sorted(times)[runs // 2] * 1e6
 
 
+def torch_with(threads):
+    """torch on so many threads; None where it is not installed."""
+    try:
+        import torch
+    except (ImportError, ValueError, OSError):
+        return None
+    torch.set_num_threads(threads)
+    return torch
+
+
 def geometric_mean(numbers):
     product = 1.0
     for number in numbers:
@@ -42,9 +53,10 @@ def transforms(folder):
     found = re.findall(r"^(complex|real)\s+(\d+)\s+rlx\s+([\d.]+) us.*?(?:FFTW\s+([\d.]+) us|$)",
                        lines.stdout, re.MULTILINE)
     random = np.random.default_rng(1)
+    torch = torch_with(1)
     for kind in ("complex", "real"):
-        print(f"{kind:8} {'n':>5} {'rlx':>9} {'FFTW':>9} {'pocketfft':>9}")
-        ratios = {"FFTW": [], "pocketfft": []}
+        print(f"{kind:8} {'n':>5} {'rlx':>9} {'FFTW':>9} {'pocketfft':>9} {'torch':>9}")
+        ratios = {"FFTW": [], "pocketfft": [], "torch": []}
         for name, n, own, fftw in found:
             if name != kind:
                 continue
@@ -52,14 +64,33 @@ def transforms(folder):
             if kind == "complex":
                 x = (x + 1j * x[::-1]).astype(np.complex64)
             call = scipy.fft.fft if kind == "complex" else scipy.fft.rfft
-            pocket = median_us(lambda: call(x))
-            ratios["pocketfft"].append(pocket / float(own))
-            if fftw:
-                ratios["FFTW"].append(float(fftw) / float(own))
-            print(f"{'':8} {n:>5} {float(own):9.1f} {fftw or '-':>9} {pocket:9.1f}")
+            times = {"FFTW": float(fftw) if fftw else None, "pocketfft": median_us(lambda: call(x))}
+            if torch:
+                of_torch = torch.fft.fft if kind == "complex" else torch.fft.rfft
+                tensor = torch.from_numpy(x)
+                times["torch"] = median_us(lambda: of_torch(tensor))
+            row = f"{'':8} {n:>5} {float(own):9.1f}"
+            for peer, list_of in ratios.items():
+                row += f" {times[peer]:9.1f}" if times.get(peer) else f" {'-':>9}"
+                if times.get(peer):
+                    list_of.append(times[peer] / float(own))
+            print(row)
         for peer, list_of in ratios.items():
             if list_of:
                 print(f"  {peer} / rlx, geometric mean: {geometric_mean(list_of):.2f}")
+
+
+def torch_peers(torch, speech, filters, long_line):
+    """Calls of torch on the same numbers."""
+    audio, matrix, line = map(torch.from_numpy, (speech, filters, long_line))
+    window = torch.hann_window(400)
+
+    def log_mel():
+        bins = torch.stft(audio, 400, 160, window=window, return_complex=True)
+        level = torch.clamp(matrix @ bins[..., :-1].abs() ** 2, min=1e-10).log10()
+        return (torch.maximum(level, level.max() - 8.0) + 4.0) / 4.0
+
+    return {"log_mel_30s": log_mel, "rfft_2^20": lambda: torch.fft.rfft(line)}
 
 
 def programs(folder, threads):
@@ -89,10 +120,17 @@ def programs(folder, threads):
         "welch_32x60s": lambda: scipy.signal.welch(eeg, 512, nperseg=512),
         "rfft_2^20": lambda: scipy.fft.rfft(long_line, workers=threads),
     }
-    print(f"{'program':14} {'rlx':>9} {'SciPy':>9} {'ratio':>6}   ({threads} threads)")
+    torch = torch_with(threads)
+    of_torch = torch_peers(torch, speech, filters, long_line) if torch else {}
+    print(f"{'program':14} {'rlx':>9} {'SciPy':>9} {'ratio':>6} {'torch':>9} {'ratio':>6}"
+          f"   ({threads} threads)")
     for name, call in peers.items():
         peer = median_us(call)
-        print(f"{name:14} {own[name]:9.1f} {peer:9.1f} {peer / own[name]:6.1f}")
+        row = f"{name:14} {own[name]:9.1f} {peer:9.1f} {peer / own[name]:6.1f}"
+        if name in of_torch:
+            peer = median_us(of_torch[name])
+            row += f" {peer:9.1f} {peer / own[name]:6.1f}"
+        print(row)
 
 
 def main():
@@ -102,6 +140,7 @@ def main():
     arguments = parser.parse_args()
     # Before NumPy starts its BLAS.
     os.environ["OPENBLAS_NUM_THREADS"] = str(arguments.threads)
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     transforms(arguments.build)
     programs(arguments.build, arguments.threads)
 

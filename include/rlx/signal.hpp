@@ -20,10 +20,11 @@ namespace op {
 
 /// (signal [..., T], window [length], filters [bands, length/2 + 1]) -> [..., frames, bands]:
 /// log10(max(filters · |rfft(frame * window)|^2, least)) of frames that begin `hop` apart. The
-/// spectrum is never stored where the device has a kernel for it.
+/// spectrum is never stored where the device has a kernel for it. An offset above 0 is added to the
+/// energies instead of `least`: log10(filters · |rfft(frame * window)|^2 + offset).
 struct BandLevels {
   std::int64_t length = 0, hop = 1;
-  double least = 1e-10;
+  double least = 1e-10, offset = 0;
 };
 /// (signal [..., T], window [length]) -> [..., length/2 + 1]: |rfft(frame * window)|^2, its mean
 /// over frames that begin `hop` apart; with take_mean_off each frame loses its mean first.
@@ -169,6 +170,9 @@ Value sos_filter_both_ways(Value signal, std::span<const Section> sections);
 /// these are SciPy's filters; the pairing of poles may differ.
 std::vector<Section> butterworth(int order, std::span<const double> cutoffs, double sample_rate,
                                  bool highpass = false);
+/// scipy.signal.cheby1(output="sos"): `ripple` decibels within what passes.
+std::vector<Section> chebyshev(int order, double ripple, std::span<const double> cutoffs,
+                               double sample_rate, bool highpass = false);
 /// scipy.signal.firwin: `cutoffs` (rising, in units of sample_rate) part bands that pass and stop
 /// in turn; the first passes where `pass_zero`. f64[taps], scaled to 1 within the first passing
 /// band.
@@ -177,8 +181,10 @@ Tensor firwin(std::int64_t taps, std::span<const double> cutoffs, double sample_
 
 /// scipy.signal.resample_poly with its Kaiser window (5.0): [..., T] -> [..., ceil(T up / down)].
 Value resample_poly(Value signal, std::int64_t up, std::int64_t down);
-/// scipy.signal.decimate(ftype="fir"): 20 factor + 1 taps under Hamming's window, no delay.
-Value decimate(Value signal, std::int64_t factor);
+/// scipy.signal.decimate, without delay: by Chebyshev's filter of order 8, forwards and backwards;
+/// fir: by 20 factor + 1 taps under Hamming's window.
+enum class Decimation : std::uint8_t { iir, fir };
+Value decimate(Value signal, std::int64_t factor, Decimation filter = Decimation::iir);
 /// resample_poly of f32 samples at once, without a graph: [lines, T].
 Tensor resample(const Tensor& samples, std::int64_t up, std::int64_t down);
 

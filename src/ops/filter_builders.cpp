@@ -142,13 +142,22 @@ Value resample_poly(Value signal, std::int64_t up, std::int64_t down) {
                             .count = resampled_count(samples, ratio.up, ratio.down)});
 }
 
-Value decimate(Value signal, std::int64_t factor) {
+Value decimate(Value signal, std::int64_t factor, Decimation filter) {
   require_signal(signal, "decimate");
   if (factor < 1) throw Exception(bad_input("A decimation by ({}) is none.", factor));
   if (factor == 1) return signal;
+  const std::int64_t samples = static_samples(signal, "decimate");
+  if (filter == Decimation::iir) {
+    const std::array<double, 1> cutoff{0.8 / static_cast<double>(factor)};
+    const Value kept = sos_filter_both_ways(signal, chebyshev(8, 0.05, cutoff, 2));
+    const auto rank = static_cast<std::size_t>(signal.rank());
+    Axes starts(rank, 0), limits(rank, op::slice_end), steps(rank, 1);
+    limits.back() = samples;
+    steps.back() = factor;
+    return slice(kept, starts, limits, steps);
+  }
   const std::array<double, 1> cutoff{1 / static_cast<double>(factor)};
   const Tensor taps = firwin(20 * factor + 1, cutoff);
-  const std::int64_t samples = static_samples(signal, "decimate");
   return polyphase(signal, {.taps = taps.as<double>(),
                             .down = factor,
                             .offset = 10 * factor,

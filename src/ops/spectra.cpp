@@ -61,8 +61,8 @@ struct Rules<op::BandLevels> {
   static constexpr std::string_view name = "band_levels";
   static constexpr Arity arity{3, 3};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields =
-      std::tuple{field("length", &A::length), field("hop", &A::hop), field("least", &A::least)};
+  static constexpr auto fields = std::tuple{field("length", &A::length), field("hop", &A::hop),
+                                            field("least", &A::least), field("offset", &A::offset)};
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     RLX_TRY(check_frames(name, a.length, a.hop, args));
     const Type &signal = args[0], &filters = args[2];
@@ -71,6 +71,8 @@ struct Rules<op::BandLevels> {
       return bad_input("The filters {} of band_levels are not {}[bands, {}].", filters.text(),
                        name_of(signal.dtype), a.length / 2 + 1);
     }
+    if (!(a.offset >= 0) || !(a.offset < 1e30))
+      return bad_input("The offset ({}) of band_levels is below zero or no number.", a.offset);
     if (a.least <= 0)
       return bad_input("The least power ({}) of band_levels has no logarithm.", a.least);
     Type result = signal;
@@ -82,8 +84,9 @@ struct Rules<op::BandLevels> {
     const Value power = frame_power(graph, inputs, a.length, a.hop, false);
     const Value energy = graph.add_one(
         op::DotGeneral{.a_contract = {power.rank() - 1}, .b_contract = {1}}, {power, inputs[2]});
-    return {log(max(energy, graph.constant(power.dtype(), a.least))) *
-            graph.constant(power.dtype(), 1 / std::log(10.0))};
+    const Value held = a.offset > 0 ? energy + graph.constant(power.dtype(), a.offset)
+                                    : max(energy, graph.constant(power.dtype(), a.least));
+    return {log(held) * graph.constant(power.dtype(), 1 / std::log(10.0))};
   }
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -105,6 +108,11 @@ struct Rules<op::BandLevels> {
                         .tolerance = 1e-4});
       }
     }
+    list.push_back({.op = A{.length = 8, .hop = 3, .offset = 1e-3},
+                    .inputs = {Type{f32, {30}}, Type{f32, {8}}, Type{f32, {2, 5}}},
+                    .low = 0.5,
+                    .high = 2,
+                    .tolerance = 1e-4});
     list.push_back({.op = A{.length = 8, .hop = 8, .least = 100},
                     .inputs = {Type{f32, {8}}, Type{f32, {8}}, Type{f32, {2, 5}}},
                     .low = 0,

@@ -1,6 +1,8 @@
 // Kernels over frames of signals whose spectra are never stored.
 #include "signal/frame_kernels.hpp"
 
+#include <limits>
+
 namespace rlx::signal {
 namespace {
 
@@ -33,7 +35,9 @@ class BandKernel final : public FrameKernel<T> {
     job.result = Result::bands;
     job.band_count = bands_;
     job.out.outer_step = bands_;
-    job.least = static_cast<T>(a.least);
+    // Logarithms on lanes are of normal numbers.
+    job.least = static_cast<T>(a.offset > 0 ? double{std::numeric_limits<T>::min()} : a.least);
+    job.offset = static_cast<T>(a.offset);
   }
   /// The bands lie behind the scratch of the lanes.
   std::int64_t scratch_bytes() const override {

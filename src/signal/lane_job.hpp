@@ -84,6 +84,7 @@ struct Job {
   const Band<T>* bands = nullptr;
   std::int64_t band_count = 0;
   T least = 0;                     ///< least power of a band
+  T offset = 0;                    ///< above 0: added to the power of a band instead
   const T* bin_factors = nullptr;  ///< of Result::mean: what each bin is multiplied by
 };
 

@@ -136,7 +136,7 @@ struct LaneRun {
     const Lines& lines = job.out;
     Access::store(lines, rows, job.band_count, [&](std::int64_t band) {
       const Band<T>& filter = job.bands[band];
-      V sum = V{}, other = V{};
+      V sum = V{} + job.offset, other = V{};
       std::int32_t k = 0;
       for (; k + 2 <= filter.count; k += 2) {
         sum += powers[filter.first + k] * filter.weights[k];
@@ -145,7 +145,11 @@ struct LaneRun {
       if (k < filter.count) sum += powers[filter.first + k] * filter.weights[k];
       sum += other;
       const V least = V{} + job.least;
-      return C{log10_of<T, lanes>(sum > least ? sum : least), V{}};
+      const V level = log10_of<T, lanes>(sum > least ? sum : least);
+      if (!(job.offset > 0)) return C{level, V{}};
+      // Filters below zero make energies that have no logarithm.
+      const V none = V{} + __builtin_nanf("");
+      return C{sum > V{} ? level : none, V{}};
     });
   }
 

@@ -69,8 +69,9 @@ Graph log_bands(const Variant& v) {
 }
 
 TEST(RecogniseSpectra, BandLevelsHoweverTheyAreWritten) {
-  for (const Variant& v : {Variant{}, Variant{.by_power = true}, Variant{.clamped = true},
-                           Variant{.filters_first = true}, Variant{.window_axes = 3}}) {
+  for (const Variant& v :
+       {Variant{}, Variant{.by_power = true}, Variant{.clamped = true},
+        Variant{.filters_first = true}, Variant{.window_axes = 3}, Variant{.add_least = true}}) {
     const Graph found = recognised(log_bands(v));
     EXPECT_EQ(count<op::BandLevels>(found), 1);
     EXPECT_EQ(count<op::Rfft>(found), 0);
@@ -78,13 +79,51 @@ TEST(RecogniseSpectra, BandLevelsHoweverTheyAreWritten) {
 }
 
 TEST(RecogniseSpectra, WhatIsNearlyTheSameStays) {
-  for (const Variant& v :
-       {Variant{.norm = FftNorm::ortho}, Variant{.least = 0}, Variant{.add_least = true},
-        Variant{.spectrum_is_output = true}, Variant{.wrong_part = true}}) {
+  for (const Variant& v : {Variant{.norm = FftNorm::ortho}, Variant{.least = 0},
+                           Variant{.least = 0, .add_least = true},
+                           Variant{.spectrum_is_output = true}, Variant{.wrong_part = true}}) {
     const Graph found = recognised(log_bands(v));
     EXPECT_EQ(count<op::BandLevels>(found), 0);
     EXPECT_EQ(count<op::Rfft>(found), 1);
   }
+}
+
+enum class Swapped { spectrum, parts, power };
+/// As librosa and torch have it: bins before frames, the filters as the product's first operand.
+Graph bands_before_frames(bool batched, Swapped swapped, bool matrix_for_all, bool wrong_axis) {
+  Graph g;
+  const Value x = g.input("x", f32, batched ? Shape{2, 85} : Shape{85});
+  const Value window = g.input("window", f32, {length});
+  // Nine frames, as many as bins: nothing but the axis tells them apart.
+  const Value frames = g.add_one(op::Frame{.length = length, .hop = 8}, {x});
+  EXPECT_EQ(frames.shape()[frames.shape().size() - 2], Dim(bins));
+  const auto swap = [&](Value v, Swapped at) {
+    if (at != swapped || wrong_axis) return v;
+    return transpose(v, batched ? Axes{0, 2, 1} : Axes{1, 0});
+  };
+  const Value spectrum = swap(g.add_one(op::Rfft{}, {frames * window}), Swapped::spectrum);
+  const Value re = swap(g.add_one(op::Real{}, {spectrum}), Swapped::parts),
+              im = swap(g.add_one(op::Imag{}, {spectrum}), Swapped::parts);
+  const Value power = swap(re * re + im * im, Swapped::power);
+  Value filters = g.input("filters", f32, {bands, bins});
+  if (batched && matrix_for_all) filters = broadcast(filters, {2, bands, bins});
+  g.output("y", log(matmul(filters, power) + g.constant(f32, 1e-6)));
+  return g;
+}
+
+TEST(RecogniseSpectra, BandsBeforeFrames) {
+  for (const bool batched : {false, true}) {
+    for (const Swapped swapped : {Swapped::spectrum, Swapped::parts, Swapped::power}) {
+      const Graph found = recognised(bands_before_frames(batched, swapped, true, false));
+      EXPECT_EQ(count<op::BandLevels>(found), 1);
+      EXPECT_EQ(count<op::Rfft>(found), 0);
+    }
+    // Sums over frames.
+    const Graph other = recognised(bands_before_frames(batched, Swapped::power, true, true));
+    EXPECT_EQ(count<op::BandLevels>(other), 0);
+  }
+  const Graph found = recognised(bands_before_frames(true, Swapped::power, false, false));
+  EXPECT_EQ(count<op::BandLevels>(found), 1);
 }
 
 /// As the ONNX reader makes STFT: frames with an axis of 1 behind, parts side by side at the end.

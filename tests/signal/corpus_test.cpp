@@ -121,6 +121,10 @@ TEST_F(SignalCorpus, Transforms) {
     EXPECT_LT(difference(run(c, c128, apply(op::Fft{.inverse = true})), read(name + "/ifft.npy")),
               1e-13)
         << name;
+    EXPECT_LT(difference(run(c, c64, apply(op::Fft{})), read(name + "/fft.npy")), 2e-6) << name;
+    EXPECT_LT(difference(run(c, c64, apply(op::Fft{.inverse = true})), read(name + "/ifft.npy")),
+              2e-6)
+        << name;
     EXPECT_LT(difference(run(r, f64, apply(op::Rfft{})), read(name + "/rfft.npy")), 1e-13) << name;
     EXPECT_LT(difference(run(r, f32, apply(op::Rfft{})), read(name + "/rfft.npy")), 2e-6) << name;
     // Odd lengths among them.

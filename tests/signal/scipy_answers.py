@@ -108,6 +108,9 @@ answer("resample_3_2", sig.resample_poly(x, 3, 2, axis=-1))
 answer("resample_down", sig.resample_poly(line, 2, 14)[::2])
 answer("resample_up", sig.resample_poly(x[0, :20], 7, 3))
 answer("decimate", sig.decimate(line, 5, ftype="fir")[::2])
+answer("decimate_iir", sig.decimate(line, 4)[::5])
+answer("cheby_low", sig.sosfilt(sig.cheby1(5, 0.5, 8, fs=100, output="sos"), x[0]))
+answer("cheby_band", sig.sosfilt(sig.cheby1(4, 3, [8, 13], "band", fs=100, output="sos"), x[0]))
 
 # mel features
 for name, arguments in {"slaney": {}, "htk": {"htk": True, "norm": None, "fmin": 50, "fmax": 3000},

@@ -312,6 +312,11 @@ TEST(Scipy, SecondOrderSections) {
   EXPECT_ANSWER(pair_of_lines(), butter_high, designed(value, 4, {8}, true));
   EXPECT_ANSWER(pair_of_lines(), butter_band, designed(value, 3, {8, 13}));
   EXPECT_ANSWER(pair_of_lines(), butter_wide, designed(value, 1, {1, 45}));
+  const std::array<double, 2> cutoffs{8, 13};
+  const auto low = chebyshev(5, 0.5, std::span(cutoffs).first(1), 100);
+  EXPECT_ANSWER(pair_of_lines(), cheby_low, sos_filter(first(value), low));
+  EXPECT_ANSWER(pair_of_lines(), cheby_band,
+                sos_filter(first(value), chebyshev(4, 3, cutoffs, 100)));
 }
 
 TEST(Scipy, Resampling) {
@@ -319,7 +324,9 @@ TEST(Scipy, Resampling) {
   EXPECT_ANSWER(long_line(), resample_down, slice(resample_poly(value, 2, 14), {0}, {100}, {2}));
   EXPECT_ANSWER(pair_of_lines(), resample_up,
                 resample_poly(reshape(slice(value, {0, 0}, {1, 20}), {20}), 7, 3));
-  EXPECT_ANSWER(long_line(), decimate, slice(rlx::decimate(value, 5), {0}, {140}, {2}));
+  EXPECT_ANSWER(long_line(), decimate,
+                slice(rlx::decimate(value, 5, Decimation::fir), {0}, {140}, {2}));
+  EXPECT_ANSWER(long_line(), decimate_iir, slice(rlx::decimate(value, 4), {0}, {175}, {5}));
 }
 
 TEST(Scipy, ResamplingWithoutAGraph) {
