@@ -4,6 +4,11 @@ hot_path_bench, one of each session of ONNX Runtime, and so on; medians of all r
 
 usage: bench/hot_path.py [--bench FILE] [--rounds N] [--silero model.onnx]
 
+What profiling costs where it is off is counted in instructions of run_slots, without and with a
+profile taken before (valgrind knows no AVX-512):
+  RLX_ISA=avx2 valgrind --tool=callgrind --toggle-collect='rlx::CompiledGraph::run_slots*' \\
+      build/release/hot_path_bench --count [--profiled]
+
 Needs onnx, onnxruntime and numpy (scripts/requirements-peers.txt). ONNX Runtime is called from
 Python: what an empty call of a bound method costs there is told too.
 """
@@ -94,7 +99,7 @@ def timed(call, calls):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", default="build/release/bench/hot_path_bench")
+    parser.add_argument("--bench", default="build/release/hot_path_bench")
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--silero", help="silero-vad's model.onnx")
     options = parser.parse_args()
