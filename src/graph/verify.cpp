@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "graph/partial_visitor.hpp"
 
 namespace rlx {
 namespace {
@@ -104,24 +105,11 @@ std::optional<Defect> outputs_defect(const Graph& graph) {
 }
 
 // Collects the graphs among an op's fields.
-class SubgraphVisitor : public FieldVisitor {
+class SubgraphVisitor : public PartialVisitor<FieldVisitor> {
  public:
   std::vector<std::pair<std::string, GraphPointer>> graphs;
 
-  void visit(std::string_view, bool&) override {}
-  void visit(std::string_view, std::int64_t&) override {}
-  void visit(std::string_view, std::uint64_t&) override {}
-  void visit(std::string_view, double&) override {}
-  void visit(std::string_view, std::string&) override {}
-  void visit(std::string_view, DType&) override {}
-  void visit(std::string_view, std::vector<std::int64_t>&) override {}
-  void visit(std::string_view, std::vector<double>&) override {}
-  void visit(std::string_view, std::vector<std::string>&) override {}
-  void visit(std::string_view, Shape&) override {}
-  void visit(std::string_view, Tensor&) override {}
-  void visit(std::string_view, std::optional<std::int64_t>&) override {}
-  void visit(std::string_view, std::optional<double>&) override {}
-  void visit(std::string_view, EnumField) override {}
+  using PartialVisitor::visit;
   void visit(std::string_view name, GraphPointer& graph) override {
     if (graph) graphs.emplace_back(name, graph);
   }

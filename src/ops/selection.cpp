@@ -22,9 +22,39 @@ Tensor positions_tensor(const std::vector<std::int64_t>& values) {
                                   std::span<const std::int64_t>(values));
 }
 
-bool is_zero(const TensorView& x, std::int64_t index) {
-  const ScalarDatum datum = load_datum(x.dtype, x.data, index);
-  return datum.integer == 0 && datum.number == std::complex<double>(0);
+/// Positions of what is not zero: `found` columns, one row for each axis.
+template <class T>
+Tensor positions_of(const TensorView& x) {
+  const auto* const elements = x.as<T>();
+  const auto stands = [elements](std::int64_t i) { return widen(elements[i]) != Wide<T>(0); };
+  const std::int64_t size = x.elements();
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < size; ++i) found += stands(i) ? 1 : 0;
+  Tensor result(i64, {x.rank(), found});
+  if (found == 0 || x.rank() == 0) return result;
+  auto* const to = reinterpret_cast<std::int64_t*>(result.mutable_data());
+  const auto last = static_cast<std::size_t>(x.rank() - 1);
+  const std::int64_t line = x.dims[last];
+  // A line's places are written without a condition, which random data would mislead.
+  std::vector<std::int64_t> places(static_cast<std::size_t>(line) + 1);
+  Dims at(x.dims.size(), 0);
+  std::int64_t column = 0;
+  for (std::int64_t start = 0; start < size; start += line) {
+    std::size_t held = 0;
+    for (std::int64_t p = 0; p < line; ++p) {
+      places[held] = p;
+      held += stands(start + p) ? 1 : 0;
+    }
+    for (std::size_t d = 0; d < last; ++d)
+      std::fill_n(to + static_cast<std::int64_t>(d) * found + column, held, at[d]);
+    std::copy_n(places.begin(), held, to + static_cast<std::int64_t>(last) * found + column);
+    column += static_cast<std::int64_t>(held);
+    for (std::size_t d = last; d-- > 0;) {
+      if (++at[d] < x.dims[d]) break;
+      at[d] = 0;
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -40,17 +70,8 @@ struct Rules<op::NonZero> {
   }
   static Tensors eval_dynamic(const op::NonZero&, std::span<const TensorView> inputs) {
     const TensorView& x = inputs[0];
-    std::vector<std::int64_t> found;
-    for (std::int64_t i = 0; i < x.elements(); ++i) {
-      if (!is_zero(x, i)) found.push_back(i);
-    }
-    const auto count = static_cast<std::int64_t>(found.size());
-    Tensor result(i64, {x.rank(), count});
-    auto* to = reinterpret_cast<std::int64_t*>(result.mutable_data());
-    const Dims strides = row_major_strides(x.dims);
-    for (std::size_t d = 0; d < x.dims.size(); ++d) {
-      for (const std::int64_t position : found) *to++ = position / strides[d] % x.dims[d];
-    }
+    Tensor result = with_element_type(
+        x.dtype, [&](auto element) { return positions_of<decltype(element)>(x); });
     return std::vector<Tensor>{std::move(result)};
   }
   static std::vector<Sample> samples() {
@@ -255,8 +276,8 @@ RLX_OP(op::Unique, "selection")
 namespace {
 
 struct Box {
-  float y_low, x_low, y_high, x_high;
-  float area() const { return (y_high - y_low) * (x_high - x_low); }
+  float y_low = 0, x_low = 0, y_high = 0, x_high = 0;
+  float area = (y_high - y_low) * (x_high - x_low);
 };
 
 // Corners in any order, or (x, y) of the centre with width and height.
@@ -274,9 +295,9 @@ Box read_box(const float* values, bool center_point) {
 bool overlap(const Box& a, const Box& b, float threshold) {
   const float height = std::min(a.y_high, b.y_high) - std::max(a.y_low, b.y_low);
   const float width = std::min(a.x_high, b.x_high) - std::max(a.x_low, b.x_low);
-  if (height <= 0 || width <= 0 || a.area() <= 0 || b.area() <= 0) return false;
+  if (height <= 0 || width <= 0 || a.area <= 0 || b.area <= 0) return false;
   const float intersection = height * width;
-  return intersection / (a.area() + b.area() - intersection) > threshold;
+  return intersection / (a.area + b.area - intersection) > threshold;
 }
 
 struct NmsLimits {
@@ -288,20 +309,29 @@ struct NmsLimits {
 // The boxes of one class that are kept: the best first, each unless it overlaps one kept before.
 std::vector<std::int64_t> surviving_boxes(std::span<const Box> boxes, const float* scores,
                                           const NmsLimits& limits) {
-  std::vector<std::int64_t> order, kept;
+  struct Candidate {
+    float score;
+    std::int64_t at;
+  };
+  std::vector<Candidate> order;
+  std::vector<std::int64_t> kept;
+  std::vector<Box> taken;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (!limits.score || scores[i] > *limits.score) order.push_back(static_cast<std::int64_t>(i));
+    if (!limits.score || scores[i] > *limits.score)
+      order.push_back({scores[i], static_cast<std::int64_t>(i)});
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return ordered_less(scores[b], scores[a]);
+  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+    if (ordered_less(b.score, a.score)) return true;
+    return !ordered_less(a.score, b.score) && a.at < b.at;
   });
-  for (const std::int64_t candidate : order) {
+  for (const Candidate& candidate : order) {
     if (static_cast<std::int64_t>(kept.size()) >= limits.boxes_per_class) break;
-    const bool free = std::none_of(kept.begin(), kept.end(), [&](std::int64_t other) {
-      return overlap(boxes[static_cast<std::size_t>(candidate)],
-                     boxes[static_cast<std::size_t>(other)], limits.iou);
-    });
-    if (free) kept.push_back(candidate);
+    const Box& box = boxes[static_cast<std::size_t>(candidate.at)];
+    if (std::any_of(taken.begin(), taken.end(),
+                    [&](const Box& other) { return overlap(box, other, limits.iou); }))
+      continue;
+    kept.push_back(candidate.at);
+    taken.push_back(box);
   }
   return kept;
 }

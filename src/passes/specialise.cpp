@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "passes/partial_visitor.hpp"
+#include "graph/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -63,7 +63,7 @@ Dim bind_dim(const Dim& dim, const std::map<std::string, std::int64_t>& dims) {
 }
 
 /// Binds every Shape field of an op's attributes.
-class BindShapes : public PartialVisitor {
+class BindShapes : public PartialVisitor<MutableFieldVisitor> {
  public:
   using PartialVisitor::visit;
   explicit BindShapes(const std::map<std::string, std::int64_t>& dims) : dims_(dims) {}

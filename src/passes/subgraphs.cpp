@@ -1,7 +1,7 @@
 // Graphs inside graphs: branches and loop bodies.
 #include <algorithm>
 
-#include "passes/partial_visitor.hpp"
+#include "graph/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -9,7 +9,7 @@ namespace rlx::passes {
 namespace {
 
 /// Replaces every graph among an op's fields.
-class MapGraphs : public PartialVisitor {
+class MapGraphs : public PartialVisitor<MutableFieldVisitor> {
  public:
   using PartialVisitor::visit;
   explicit MapGraphs(const std::function<Result<Graph>(const Graph&)>& map) : map_(map) {}

@@ -117,17 +117,45 @@ std::vector<Neighbour> region_neighbours(NodeContext& c, const Value& place, std
   return pair;
 }
 
-// [R, n] and [R, m] -> every pair as [R, n*m].
-std::vector<Neighbour> spread(const std::vector<Neighbour>& list, bool rows, const Dim& regions,
-                              std::int64_t height, std::int64_t width) {
-  std::vector<Neighbour> result;
-  const Shape apart = rows ? Shape{regions, height, 1} : Shape{regions, 1, width};
-  const auto grown = [&](const Value& v) {
-    return reshape(broadcast(reshape(v, apart), {regions, height, width}),
-                   {regions, height * width});
-  };
-  for (const Neighbour& n : list) result.push_back({grown(n.place), grown(n.weight)});
-  return result;
+// Pixels as rows of channels, so that a sample reads channels side by side. The row of zeros at the
+// end makes a dense copy of them: a view would leave each pixel's channels apart.
+Value pixel_rows(NodeContext& c, const Value& x) {
+  const Shape& s = x.shape();
+  const Value rows = reshape(transpose(cast(x, f32), {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
+  return concat({rows, broadcast(c.scalar(f32, 0), {1, s[1]})}, 0);
+}
+
+// The bins and samples of all regions: axes (region, bin row, sample row, bin column, sample
+// column).
+struct RegionGrid {
+  Dim regions;
+  std::int64_t height = 1, width = 1, samples = 1;
+  Shape down() const { return {regions, height, samples, 1, 1}; }
+  Shape across() const { return {regions, 1, 1, width, samples}; }
+};
+
+// All samples, with the axes of the grid and then channels.
+Value region_samples(NodeContext& c, const Value& x, const Value& items, const RegionGrid& grid,
+                     const std::vector<Neighbour>& down, const std::vector<Neighbour>& across,
+                     bool maximum) {
+  const auto number = [&](std::int64_t value) { return c.scalar(i64, static_cast<double>(value)); };
+  const std::int64_t height = static_dim(x, 2), width = static_dim(x, 3);
+  const Value pixels = pixel_rows(c, x);
+  const Value first_row = reshape(cast(items, i64), {grid.regions, 1, 1, 1, 1}) * number(height);
+  Shape down_weights = grid.down(), across_weights = grid.across();
+  down_weights.emplace_back(1);
+  across_weights.emplace_back(1);
+  Value total;
+  for (const Neighbour& y : down) {
+    for (const Neighbour& z : across) {
+      const Value place = (first_row + reshape(y.place, grid.down())) * number(width) +
+                          reshape(z.place, grid.across());
+      const Value term = gather(pixels, place, 0) *
+                         (reshape(y.weight, down_weights) * reshape(z.weight, across_weights));
+      total = !total ? term : maximum ? max(total, term) : total + term;
+    }
+  }
+  return total;
 }
 
 void roi_align(NodeContext& c) {
@@ -159,13 +187,10 @@ void roi_align(NodeContext& c) {
       region_neighbours(c, region_places(c, axis_of(1), height, samples), static_dim(x, 2));
   const auto across =
       region_neighbours(c, region_places(c, axis_of(0), width, samples), static_dim(x, 3));
-  const Value images = gather(cast(x, f32), items);
-  const Value pixels = weighted_pixels(
-      c, images,
-      {spread(down, true, count, rows, columns), spread(across, false, count, rows, columns)},
-      mode == "max");
-  const Value apart = reshape(pixels, {count, x.shape()[1], height, samples, width, samples});
-  c.set(cast(mode == "max" ? max_over(apart, {3, 5}) : mean(apart, {3, 5}), x.dtype()));
+  const RegionGrid grid{count, height, width, samples};
+  const Value all = region_samples(c, x, items, grid, down, across, mode == "max");
+  const Value bins = mode == "max" ? max_over(all, {2, 4}) : mean(all, {2, 4});
+  c.set(cast(transpose(bins, {0, 3, 1, 2}), x.dtype()));
 }
 
 constexpr OpEntry entries[] = {{"DeformConv", 19, deform_conv}, {"RoiAlign", 10, roi_align}};

@@ -1,12 +1,14 @@
-// A field visitor that leaves every field alone: passes override the kinds of field that they
-// change.
+// A field visitor that leaves every field alone: others override the kinds of field that they read
+// or change.
 #pragma once
 
 #include "graph/fields.hpp"
 
-namespace rlx::passes {
+namespace rlx {
 
-class PartialVisitor : public MutableFieldVisitor {
+/// `Base`: FieldVisitor or MutableFieldVisitor.
+template <class Base>
+class PartialVisitor : public Base {
  public:
   void visit(std::string_view, bool&) override {}
   void visit(std::string_view, std::int64_t&) override {}
@@ -25,4 +27,4 @@ class PartialVisitor : public MutableFieldVisitor {
   void visit(std::string_view, EnumField) override {}
 };
 
-}  // namespace rlx::passes
+}  // namespace rlx
