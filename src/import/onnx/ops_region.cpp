@@ -182,7 +182,6 @@ void roi_align(NodeContext& c) {
     if (!half_pixel) size = max(size, c.scalar(f32, 1));
     return Region{start, size};
   };
-  const auto rows = height * samples, columns = width * samples;
   const auto down =
       region_neighbours(c, region_places(c, axis_of(1), height, samples), static_dim(x, 2));
   const auto across =
