@@ -3,6 +3,7 @@
 
 usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 5] [--threads 1,2] [--generated]
                [--only PART] [--table FILE] [--again] [--realtime PRIORITY] [--fusion]
+               [--alternatives N] [--seeds FIRST-LAST]
                [--markdown FILE]
                [MODEL[:dim=n,...] ...]
 
@@ -15,13 +16,16 @@ can tell.
 --realtime runs the processes with that real-time priority (chrt -f), so that others who work on
 the machine wait; two programs of one priority stand in each other's way. --table writes one line
 for each kernel and each program; with --again the measured times come from that file and only the
-predictions are made anew. --fusion measures each program with fusion off, too.
+predictions are made anew. --fusion measures each program with fusion off, too, and with each answer
+given to a fusion question that was refused by less than twice what it would have won (at most
+--alternatives of a program). --seeds 0-39 adds random graphs.
 """
 import argparse
 import csv
 import glob
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -109,19 +113,42 @@ def rows_of(options, spec, threads, least, known):
     return [row for row in rows if "measured_us" in row]
 
 
+def close_refusals(plan):
+    """The questions that were refused by less than twice what they would have won."""
+    asked = re.findall(r"([0-9.]+) us by Winograd.*?, ([0-9.]+) us by the direct",
+                       "\n".join(claim["reason"] for claim in plan["claims"]))
+    points = iter(asked)
+    for question in plan["questions"]:
+        if question["kind"] == "points":
+            ratio = (lambda pair: float(pair[0]) / float(pair[1]))(next(points))
+        else:
+            lost = question["work_added_ns"]
+            won = question["score_ns"] + lost
+            ratio = lost / won if won > 0 else float("inf")
+        if not question["fused"] and ratio < 2:
+            yield question["what"]
+
+
 def fusion_row(options, spec, threads, rows):
-    """The same program with fusion off: its time, bytes moved and kernels beside the plan's."""
+    """The program with fusion off, and with each answer given that was nearly another one: their
+    times; and bytes moved and kernels beside the plan's."""
     off = {"RLX_DISABLE_FUSION": "1"}
     plain = call(options, "explain", spec, threads, environment=off)
-    times = {"on": [], "off": []}
+    plan = call(options, "explain", spec, threads)
+    ways = {"on": ((), None), "off": ((), off)}
+    for what in sorted(set(close_refusals(plan)))[:options.alternatives]:
+        ways[what] = (("--answer", what + "=yes"), None)
+    times = {key: float("inf") for key in ways}
     for _ in range(min(options.rounds, 3)):
-        for key, environment in (("on", None), ("off", off)):
-            run = call(options, "bench", spec, threads, "--seconds", "0.1",
+        for key, (more, environment) in ways.items():
+            run = call(options, "bench", spec, threads, "--seconds", "0.1", *more,
                        environment=environment)
-            times[key].append(run["median_ms"] * 1e3)
+            times[key] = min(times[key], run["median_ms"] * 1e3)
+    best = min(times, key=times.get)
     return {"name": rows[0]["program"], "threads": threads, "kernels": rows[0]["region"],
-            "bytes": rows[0]["bytes"], "us": min(times["on"]), "kernels_off": len(plain["kernels"]),
-            "bytes_off": plain["plan_io"]["device_traffic_bytes"], "us_off": min(times["off"])}
+            "bytes": rows[0]["bytes"], "us": times["on"], "kernels_off": len(plain["kernels"]),
+            "bytes_off": plain["plan_io"]["device_traffic_bytes"], "us_off": times["off"],
+            "alternatives": len(ways) - 2, "best": best, "regret": times["on"] / times[best]}
 
 
 def error(row):
@@ -162,18 +189,20 @@ def regret_of(table):
 def fusion_lines(rows):
     if not rows:
         return []
-    lines = ["", "| program | threads | kernels | off | KB moved | off | us | off | ratio |",
-             "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["", "| program | threads | kernels | off | KB moved | off | us | off | ratio | "
+             "alternatives | regret |", "|---|---|---|---|---|---|---|---|---|---|---|"]
     product = 1.0
     for row in rows:
         ratio = row["us"] / row["us_off"]
-        product *= max(1.0, ratio) ** (1 / len(rows))
+        product *= row["regret"] ** (1 / len(rows))
         lines.append(f"| {row['name']} | {row['threads']} | {row['kernels']} | "
                      f"{row['kernels_off']} | {row['bytes'] / 1e3:.1f} | "
                      f"{row['bytes_off'] / 1e3:.1f} | {row['us']:.2f} | {row['us_off']:.2f} | "
-                     f"{ratio:.2f} |")
-    worst = max(row["us"] / row["us_off"] for row in rows)
-    return [f"regret against fusion off: worst {worst:.2f}x, geomean {product:.3f}x"] + lines
+                     f"{ratio:.2f} | {row['alternatives']} | {row['regret']:.2f} |")
+    worst = max(rows, key=lambda row: row["regret"])
+    return [f"regret against fusion off and {sum(row['alternatives'] for row in rows)} single "
+            f"alternatives: worst {worst['regret']:.2f}x ({worst['name']}, {worst['best']}), "
+            f"geomean {product:.3f}x"] + lines
 
 
 def read_table(path):
@@ -202,6 +231,8 @@ def arguments():
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--realtime", type=int, default=0)
     parser.add_argument("--fusion", action="store_true")
+    parser.add_argument("--alternatives", type=int, default=8)
+    parser.add_argument("--seeds", default="")
     parser.add_argument("--markdown")
     parser.add_argument("models", nargs="*")
     return parser.parse_args()
@@ -214,6 +245,9 @@ def specs_of(options, folder):
         specs += sorted(glob.glob(options.corpus + "/onnx/light/*/model.onnx"))
     if options.generated:
         specs += cost_graphs.write_graphs(folder)
+    if options.seeds:
+        first, _, last = options.seeds.partition("-")
+        specs += cost_graphs.write_seeded(folder, range(int(first), int(last or first) + 1))
     return [spec for spec in specs if options.only in spec]
 
 

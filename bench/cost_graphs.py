@@ -1,5 +1,6 @@
 """Generated graphs for cost.py, in the text form: kinds of ops over many shapes."""
 import os
+import random
 
 SHAPES = [(1, 64, 128), (4, 256, 256), (16, 768, 384), (64, 100, 500), (100, 333, 70),
           (128, 384, 384), (256, 1024, 512), (1000, 64, 30)]
@@ -76,3 +77,102 @@ def write_graphs(folder):
         with open(os.path.join(folder, name + ".rlx"), "w", encoding="utf-8") as file:
             file.write(text)
     return [os.path.join(folder, name + ".rlx") for name in texts]
+
+
+class Maker:
+    """Random graphs of a few ops, the same for the same seed."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.lines, self.count = [], 1
+
+    def add(self, text, *operands, **fields):
+        """One more op; `text` without its operands names it. The number of its value."""
+        values = ", ".join(f"%{value}" for value in operands)
+        rest = ", ".join(f"{key} = {value}" for key, value in fields.items())
+        self.lines.append(f"%{self.count} = {text}({values})" + (f" {{{rest}}}" if rest else ""))
+        self.count += 1
+        return self.count - 1
+
+    def iota(self, shape):
+        return self.add("iota", dtype="f32", shape=shape, axis=0)
+
+    def size(self, low, high):
+        """Sizes spread evenly over magnitudes; half of them multiples of 16."""
+        value = round(low * (high / low) ** self.random.random())
+        return max(low, value // 16 * 16) if value > 16 and self.random.random() < 0.5 else value
+
+    def maps(self, value, count):
+        for _ in range(count):
+            kind = self.random.choice(["exp", "tanh", "relu", "abs", "sigmoid", "add", "mul"])
+            value = self.add(kind, value, value) if kind in ("add", "mul") else self.add(kind,
+                                                                                         value)
+        return value
+
+    def rows(self):
+        shape = [self.size(1, 512), self.size(8, 1024)]
+        value = self.maps(0, self.random.randrange(3))
+        axis = self.random.choice([1, 1, 0])
+        if self.random.random() < 0.4:
+            return shape, self.add("reduce", value, kind=self.random.choice(["sum", "max"]),
+                                   axes=[axis], keep_dims="false")
+        return shape, self.maps(self.add("softmax", value, axis=axis), self.random.randrange(2))
+
+    def elementwise(self):
+        return [self.size(1, 512), self.size(8, 1024)], self.maps(0, self.random.randrange(1, 6))
+
+    def moves(self):
+        a, b = self.size(4, 512), self.size(8, 512)
+        left = self.add("transpose", 0, perm=[1, 0])
+        right = self.add("transpose", self.maps(0, 1), perm=[1, 0])
+        value = self.add("concat", left, right, axis=self.random.choice([0, 1]))
+        return [a, b], self.maps(value, self.random.randrange(2))
+
+    def product(self):
+        m, k, n = self.size(1, 256), self.size(16, 512), self.size(8, 512)
+        fields = {"a_batch": [], "b_batch": [], "a_contract": [1], "b_contract": [0]}
+        value = self.add("dot_general", 0, self.iota([k, n]), **fields)
+        value = self.maps(value, 1)
+        if self.random.random() < 0.5:
+            value = self.add("dot_general", value, self.iota([n, k]), **fields)
+        return [m, k], self.add("softmax", value, axis=1)
+
+    def image(self):
+        channels, side = self.size(3, 128), self.size(6, 64)
+        value = 0
+        for _ in range(self.random.randrange(1, 4)):
+            taps = self.random.choice([1, 3, 3, 5])
+            out = self.size(8, 128)
+            groups = channels if self.random.random() < 0.3 else 1
+            out = channels if groups > 1 else out
+            border = taps // 2
+            value = self.add("conv", value, self.iota([out, channels // groups, taps, taps]),
+                             strides=[1, 1], pad_low=[border] * 2, pad_high=[border] * 2,
+                             dilations=[1, 1], groups=groups, transposed="false",
+                             output_padding=[], channels_last="false")
+            value = self.add("relu", value)
+            self.shape = self.shape or [1, channels, side, side]
+            channels = out
+        if self.random.random() < 0.4:
+            value = self.add("window_reduce", value, kind="max", window=[2, 2], strides=[2, 2],
+                             pad_low=[0, 0], pad_high=[0, 0], dilations=[1, 1],
+                             count_include_pad="false", channels_last="false")
+        return self.shape, value
+
+    shape = None
+
+    def make(self):
+        kind = self.random.choice(["rows", "elementwise", "moves", "product", "image", "image"])
+        shape, value = getattr(self, kind)()
+        return kind, text_of(shape, self.lines).replace("= %9\n", f"= %{value}\n")
+
+
+def write_seeded(folder, seeds):
+    """Writes a random graph for each seed; the paths, whose names end with the seed."""
+    paths = []
+    for seed in seeds:
+        kind, text = Maker(seed).make()
+        paths.append(os.path.join(folder, f"{kind}_seed_{seed}.rlx"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write(text)
+    return paths

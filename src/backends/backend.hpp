@@ -12,6 +12,7 @@
 
 #include "base/logging.hpp"
 #include "codegen/code.hpp"
+#include "graph/questions.hpp"
 #include "plan/build.hpp"
 #include "plan/plan.hpp"
 #include "rlx/experts.hpp"
@@ -85,6 +86,7 @@ struct CompileRequest {
   std::shared_ptr<const plan::FlatGraph> graph;
   int threads = 1;
   bool fusion = true;
+  GivenAnswers given;  ///< answers to fusion questions
   CompileReport* report = nullptr;  ///< filled with kernel counts
   /// Code and weights of an earlier compile of the same graph; another identity is an error.
   const SavedParts* saved = nullptr;

@@ -7,7 +7,8 @@
 
 namespace rlx::cost {
 
-FusionQuestion ask_composite(const Graph& graph, const Node& node, const IoFusionGate& gate) {
+FusionQuestion ask_composite(const Graph& graph, const Node& node, const IoFusionGate& gate,
+                             const GivenAnswers& given) {
   Graph body;
   Values values;
   for (const ValueId id : node.inputs) {
@@ -24,8 +25,7 @@ FusionQuestion ask_composite(const Graph& graph, const Node& node, const IoFusio
   question.kind = "composite";
   question.before = profile_graph_io(body);
   question.after = {1, 0, 0, saturating_add(operand_bytes(graph, node), result_bytes(node))};
-  question.score_ns = gate.score_ns(question.before, question.after);
-  question.fused = gate.should_fuse(question.before, question.after);
+  decide(question, gate, given);
   return question;
 }
 

@@ -36,6 +36,7 @@ class ContractionCost {
     work.compute += border_ns() * calls;
     work.compute += epilogue_ns();
     work.overhead += calls * d(plan_.row_blocks) * block_overhead() + work.items * model_.item;
+    work.compute -= calls * d(plan_.row_blocks) * hidden_ns();
     add_panels(work);
     work.flops += 2 * batches * d(plan_.rows) * d(plan_.columns) * d(plan_.depth);
     if (!contraction_.row_epilogue.nodes.empty()) {
@@ -93,6 +94,25 @@ class ContractionCost {
     // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
     const double ends = (model_.fma_latency + 0.5 * d(rows) * plan_.vectors) * model_.cycle;
     return d(plan_.panel_steps) * step(rows) + ends;
+  }
+
+  /// What a block waits for while the processor works on the one behind it already: short blocks
+  /// end before it has looked as far ahead as it can.
+  double hidden_ns() const {
+    constexpr double window = 600;  // instructions
+    const double registers = d(plan_.block_rows) * plan_.vectors;
+    const double steps = d(plan_.panel_steps);
+    const double nodes = static_cast<double>(contraction_.nodes.size());
+    const double instructions = steps * (registers + plan_.vectors) + registers * (1 + nodes) + 20;
+    const double share = std::clamp(1 - instructions / window, 0.0, 1.0);
+    const Epilogue end = epilogue();
+    const double multiply = steps * registers / model_.fma_per_cycle * model_.cycle;
+    const double loads = steps * (d(plan_.block_rows) + plan_.vectors) + registers * end.loads;
+    const double stores = registers * end.stores / model_.stores_per_cycle * model_.cycle;
+    const double least = std::max(
+        {multiply + registers * end.alu, loads / model_.loads_per_cycle * model_.cycle, stores});
+    const double alone = block(plan_.block_rows) + registers * end.ns(model_) + block_overhead();
+    return share * std::max(0.0, alone - least);
   }
 
   /// Rows at no constant distance need an address each.
@@ -169,9 +189,17 @@ class ContractionCost {
     return 1;
   }
 
-  double epilogue_ns() const {
-    const double tiles = d(plan_.batches) * d(plan_.rows) * d(plan_.column_blocks) * plan_.vectors;
+  /// What the epilogue executes for one register of results.
+  struct Epilogue {
     double alu = 0, loads = 0, stores = 0;
+    double ns(const MachineModel& model) const {
+      return std::max({alu, loads / model.loads_per_cycle * model.cycle,
+                       stores / model.stores_per_cycle * model.cycle});
+    }
+  };
+  Epilogue epilogue() const {
+    Epilogue end;
+    auto& [alu, loads, stores] = end;
     for (const ScalarNode& node : contraction_.nodes) {
       if (node.op == ScalarOp::load) {
         const loop::Access& access = contraction_.accesses[static_cast<std::size_t>(node.index)];
@@ -194,13 +222,17 @@ class ContractionCost {
       if (narrow(buffers_[static_cast<std::size_t>(store.access.buffer)].dtype))
         alu += model_.narrow_ns;
     }
-    const double one = std::max({alu, loads / model_.loads_per_cycle * model_.cycle,
-                                 stores / model_.stores_per_cycle * model_.cycle});
+    return end;
+  }
+
+  double epilogue_ns() const {
+    const double tiles = d(plan_.batches) * d(plan_.rows) * d(plan_.column_blocks) * plan_.vectors;
+    const Epilogue end = epilogue();
     // Stores under a mask that lie in the same few bytes wait for each other.
     const bool crowded = plan_.columns < 4 && model_.machine.masks;
     const double waits = crowded ? d(plan_.batches) * d(plan_.rows) * masked_store_cycles : 0;
     // The last tile has nobody to hide behind.
-    return tiles * one + 4 * alu + waits * model_.cycle;
+    return tiles * end.ns(model_) + 4 * end.alu + waits * model_.cycle;
   }
 
   /// Lines of A that are copied before the rows that read them.

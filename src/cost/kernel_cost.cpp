@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "cost/kernel_work.hpp"
 
@@ -108,14 +109,70 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
   }
 }
 
+namespace {
+
+/// Bytes of whole lines that the accesses of a nest reach in a buffer; places that several accesses
+/// reach count once.
+double bytes_touched(const loop::Nest& nest, std::int32_t buffer, const loop::Buffer& info) {
+  struct Part {
+    double from, to, bytes;
+  };
+  constexpr double line = 64;
+  const auto size = static_cast<double>(size_of(info.dtype));
+  std::vector<Part> parts;
+  const auto add = [&](const loop::Access& access) {
+    if (access.buffer != buffer) return;
+    double low = static_cast<double>(access.offset), high = low, points = 1, least = HUGE_VAL;
+    for (std::size_t dim = 0; dim < nest.extents.size(); ++dim) {
+      const auto stride = static_cast<double>(access.strides[dim]);
+      const auto extent = static_cast<double>(nest.extents[dim]);
+      if (stride == 0 || extent <= 1) continue;
+      (stride < 0 ? low : high) += stride * (extent - 1);
+      points *= extent;
+      least = std::min(least, std::abs(stride));
+    }
+    double bytes = points * std::clamp(least * size, size, std::max(line, size));
+    if (access.indirect.empty()) {
+      bytes = std::min(bytes, (high - low + 1) * size);
+    } else {
+      double all = 1;
+      for (const std::int64_t extent : nest.extents) all *= static_cast<double>(extent);
+      bytes = std::max(bytes, std::min(all, static_cast<double>(info.elements)) * size);
+      low = 0, high = static_cast<double>(info.elements);
+    }
+    parts.push_back({low * size, (high + 1) * size, bytes});
+  };
+  for (const loop::Access& access : nest.accesses) add(access);
+  for (const loop::Store& store : nest.stores) add(store.access);
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+  });
+  double sum = 0, from = 0, to = -1, bytes = 0;
+  for (const Part& part : parts) {
+    if (part.from >= to) {
+      sum += std::min(bytes, std::max(to - from, 0.0));
+      from = part.from, to = part.to, bytes = 0;
+    }
+    to = std::max(to, part.to);
+    bytes += part.bytes;
+  }
+  return sum + std::min(bytes, std::max(to - from, 0.0));
+}
+
+}  // namespace
+
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model) {
   KernelWork work;
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
     add_nest(work, *nest, kernel.buffers, model, false);
-    double points = 1;
-    for (const std::int64_t extent : nest->extents) points *= static_cast<double>(extent);
-    add_traffic(work, kernel, residencies, points, model);
+    for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+      const loop::Buffer& buffer = kernel.buffers[i];
+      if (buffer.local) continue;
+      const Residency* residency = i < residencies.size() ? &residencies[i] : nullptr;
+      const double bytes = bytes_touched(*nest, static_cast<std::int32_t>(i), buffer);
+      (buffer.written ? add_write : add_read)(work, buffer, residency, bytes, model);
+    }
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     add_contraction(work, *contraction, kernel.buffers, model);
     KernelWork traffic;
@@ -156,7 +213,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.overhead = model.kernel + work.overhead * share +
                   work.code_lines * model.code_line[static_cast<std::size_t>(code)];
   double streamed = 0, alone = 0;
-  for (std::size_t level = 0; level < level_count; ++level) {
+  // The instructions that read and write L1 have been counted.
+  for (std::size_t level = 1; level < level_count; ++level) {
     double read = model.read[level], write = model.write[level];
     if (workers > 1) {
       // What all cores share gives each of them less.
@@ -175,6 +233,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   }
   time.compute = overlapped(time.compute, streamed);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
+  time.memory += work.starts * share;
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone) + alone + time.compute - beside;
   time.flops = work.flops;

@@ -34,6 +34,7 @@ struct KernelWork {
   double flops = 0;
   std::array<double, level_count> read{}, written{};  ///< bytes that come from, go to each level
   std::array<double, level_count> streamed{};  ///< bytes read again, beside all of the compute
+  double starts = 0;                           ///< ns that streams of rows take to begin anew
   double crossing = 0;    ///< bytes that come out of another core's cache with several workers
   double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;      ///< share of compute during which far data still arrives

@@ -1,61 +1,35 @@
 // The work of nests: the passes over reduced dims that their code makes, and what a vector of
 // points costs in each.
-#include <algorithm>
-#include <cmath>
+#include <bit>
+#include <numeric>
 
-#include "codegen/llvm/nest_plan.hpp"
-#include "cost/kernel_work.hpp"
+#include "cost/nest_view.hpp"
 
 namespace rlx::cost {
 namespace {
 
 using codegen::DimSet;
 
-std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
-
-/// What is executed for one vector of points, or once for each row of vectors.
-struct Body {
-  double alu = 0;    ///< ns
-  double loads = 0;  ///< accesses of a register's width
-  double stores = 0;
-
-  /// Where everything overlaps.
-  double longest(const MachineModel& model) const {
-    return std::max({alu, loads / model.loads_per_cycle * model.cycle,
-                     stores / model.stores_per_cycle * model.cycle});
-  }
-  double ns(const MachineModel& model) const {
-    const double load_ns = loads / model.loads_per_cycle * model.cycle;
-    const double store_ns = stores / model.stores_per_cycle * model.cycle;
-    const double longest = std::max({alu, load_ns, store_ns});
-    return longest + 0.25 * (alu + load_ns + store_ns - longest);
-  }
-};
-
-class NestCost {
+class NestCost : public NestView {
  public:
   NestCost(const loop::Nest& nest, std::span<const loop::Buffer> buffers, const MachineModel& model,
            bool rows)
-      : plan_(codegen::plan_nest(nest, model.machine, rows)),
-        nest_(plan_.nest),
-        buffers_(buffers),
-        model_(model),
-        first_pass_(nest_.nodes.size(), -1) {}
+      : NestView(nest, buffers, model, rows), first_pass_(nest_.nodes.size(), -1) {}
 
   void add_to(KernelWork& work) {
-    if (plan_.points(0, plan_.rank()) == 0) return;
-    if (is_window()) {
-      add_windows();
-    } else {
-      add_passes();
-    }
+    add_passes();
     work.items = static_cast<double>(plan_.items);
-    work.streamed[1] += streamed_;
     work.compute += compute_;
+    work.starts += starts_;
     work.overhead += overhead_ + work.items * model_.item;
+    add_lines_again(work);
+  }
+
+  void add_flops_to(KernelWork& work) const {
     for (const ScalarNode& node : nest_.nodes)
       work.flops += flops_of(node) * points_of(plan_.node_dims[&node - nest_.nodes.data()]);
   }
+  bool is_empty() const { return plan_.points(0, plan_.rank()) == 0; }
 
  private:
   void add_passes() {
@@ -68,24 +42,6 @@ class NestCost {
     return is_float(node.dtype) ? cost : 0;
   }
 
-  double extent(int dim) const {
-    return static_cast<double>(nest_.extents[static_cast<std::size_t>(dim)]);
-  }
-  double points_of(DimSet dims) const {
-    double points = 1;
-    for (int dim = 0; dim < plan_.rank(); ++dim) {
-      if (dims >> dim & 1) points *= extent(dim);
-    }
-    return points;
-  }
-  bool varies(DimSet dims) const { return dims >> plan_.vector_dim & 1; }
-  double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
-  /// Registers of one vector of elements.
-  double registers_of(DType dtype) const {
-    const std::size_t bytes = is_float(dtype) && size_of(dtype) < 4 ? 4 : size_of(dtype);
-    return std::ceil(static_cast<double>(plan_.lanes * bytes) / model_.machine.vector_bytes);
-  }
-
   /// What is computed twice because the last tile reaches back.
   double whole_tiles() const {
     const double along = extent(plan_.tile_dim());
@@ -93,6 +49,14 @@ class NestCost {
   }
 
   // ---- one access of one vector ----
+
+  static constexpr std::int64_t line_bytes = 64;
+  static constexpr double crowded_store_cycles = 4;
+  static constexpr double index_cycles = 5;
+  static constexpr double first_share = 0.7;
+  /// ns that the start of a row of a map takes, at most and for each of its vectors: the streams
+  /// begin anew.
+  static constexpr double longest_start = 9, start_of_vector = 0.35;
 
   bool is_turned(int access) const {
     return std::find(plan_.turned.begin(), plan_.turned.end(), access) != plan_.turned.end();
@@ -107,40 +71,60 @@ class NestCost {
         [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
     double& count = store ? body.stores : body.loads;
     double accesses = 1;
-    if (!store && number >= 0 && is_turned(number)) {
-      body.alu += 0.06 * model_.cycle * std::pow(plan_.lanes, 1.5) * whole_tiles();
+    if (!store && number >= 0 && turning_ && is_turned(number)) {
+      body.alu += 0.048 * model_.cycle * std::pow(plan_.lanes, 1.5);
+      accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
     } else if (!store && !lanes_differ && stride > 1 && stride <= 4 && plan_.lanes >= 4) {
       // Whole registers are read and shuffled.
       accesses = static_cast<double>(stride) * registers_of(dtype);
       body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared;
     } else if (lanes_differ || std::abs(stride) > 1) {
-      body.alu += model_.gather_lane_ns * plan_.lanes * shared;
+      body.alu += (model_.gather_lane_ns + far_page_ns(access, dtype)) * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
+      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : store ? 2.5 : 1.7);
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
     }
     count += accesses * shared;
     for (const loop::Guard& guard : access.guards) {
       const bool along = guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
-      body.alu += (along ? guard_cycles : 1) * model_.cycle * shared;
+      body.alu += (!along             ? 1
+                   : plan_.levels > 0 ? tap_guard_cycles
+                                      : guard_cycles) *
+                  model_.cycle * shared;
     }
-    if (!access.indirect.empty()) body.alu += 3 * model_.cycle;
+    if (lanes_differ) body.alu += 3 * model_.cycle;
+    if (store && turning_ && crowds_sets(access, dtype)) body.stores += crowded_store_cycles;
   }
 
-  /// Registers of 64 bytes that lie across two lines take twice as long.
-  bool is_aligned(const loop::Access& access, DType dtype) const {
-    const std::int64_t vector = static_cast<std::int64_t>(plan_.lanes * size_of(dtype));
-    const std::int64_t bytes = std::min<std::int64_t>(vector, 64);
-    if (bytes < 64) return true;
-    const auto size = static_cast<std::int64_t>(size_of(dtype));
-    if (access.offset * size % bytes != 0) return false;
-    for (int dim = 0; dim < plan_.rank(); ++dim) {
-      if (dim == plan_.vector_dim || nest_.extents[static_cast<std::size_t>(dim)] == 1) continue;
-      if (access.strides[static_cast<std::size_t>(dim)] * size % bytes != 0) return false;
-    }
-    return true;
+  /// Lanes on more pages than the first translation buffer holds.
+  double far_page_ns(const loop::Access& access, DType dtype) const {
+    constexpr double page = 4096, entries = 72;
+    const double apart =
+        std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)])) *
+        static_cast<double>(size_of(dtype));
+    const double pages = extent(plan_.vector_dim) * std::min(apart / page, 1.0);
+    // Taps find the pages that the one before has found.
+    return pages > entries ? model_.cycle / points_of(plan_.reduced_dims()) : 0;
+  }
+
+  /// Of registers that start `bytes` apart, those that lie across two lines of the cache.
+  double share_across_lines(std::int64_t bytes) const {
+    if (plan_.lanes * 4 < 64) return 0;
+    const std::int64_t step = std::gcd(std::max<std::int64_t>(std::abs(bytes), 1), line_bytes);
+    return 1 - static_cast<double>(step) / line_bytes;
+  }
+
+  /// The lines of a turned tile fall into so few sets of L1 that they push each other out.
+  bool crowds_sets(const loop::Access& access, DType dtype) const {
+    constexpr std::int64_t page = 4096, ways = 12;
+    const std::int64_t apart =
+        std::abs(access.strides[static_cast<std::size_t>(plan_.tile_dim())]) *
+        static_cast<std::int64_t>(size_of(dtype));
+    if (apart % line_bytes != 0) return false;
+    const std::int64_t sets = page / std::gcd(std::max<std::int64_t>(apart, 1), page);
+    return plan_.lanes > ways * sets;
   }
 
   // ---- bodies ----
@@ -184,11 +168,16 @@ class NestCost {
       const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
       for (const loop::Indirect& part : access.indirect) collect(part.node, pass, done, body, row);
       const bool scalar = !varies(dims);
+      // An index is read, checked and multiplied before the row that it names.
+      const bool lanes_differ = std::any_of(
+          access.indirect.begin(), access.indirect.end(),
+          [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
+      if (!access.indirect.empty() && !lanes_differ) row.other += index_cycles * model_.cycle;
       add_access(target, access, false, node.index,
                  shared_by_tile(access) * (scalar && inner ? 1.0 / plan_.unroll : 1));
       return;
     }
-    target.alu += node_ns(node, nest_.nodes, model_) * registers_of(node.dtype) * shared;
+    add_node(target, node, registers_of(node.dtype) * shared);
     for (const ScalarId operand : {node.a, node.b, node.c}) collect(operand, pass, done, body, row);
   }
 
@@ -198,159 +187,6 @@ class NestCost {
     if (node.op == ScalarOp::reduce) return 0;
     const int below = subtree_cost(node.a) + subtree_cost(node.b) + subtree_cost(node.c);
     return std::min(codegen::cost_of(node) + below, 1000);
-  }
-
-  // ---- windows: tiles of neighbouring columns whose sums stay in registers ----
-
-  bool is_window() const {
-    if (plan_.levels != 1 || plan_.vector_is_reduced() || plan_.nest.parallel_dims < 2)
-      return false;
-    if (plan_.points(nest_.parallel_dims, plan_.rank()) > 512) return false;
-    const auto plain = [&](const loop::Access& access) {
-      const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
-      return access.indirect.empty() && (along == 0 || along == 1);
-    };
-    for (const loop::Store& store : nest_.stores) {
-      const DimSet dims =
-          plan_.node_dims[at(store.node)] | codegen::dims_of(store.access, plan_.node_dims);
-      if ((dims & plan_.reduced_dims()) || !plain(store.access)) return false;
-    }
-    return std::all_of(nest_.accesses.begin(), nest_.accesses.end(), plain);
-  }
-
-  int column_dim() const {
-    int best = -1;
-    const std::vector<std::int64_t>& strides = nest_.stores.front().access.strides;
-    for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
-      if (dim == plan_.vector_dim) continue;
-      const auto stride = [&](int d) { return std::abs(strides[static_cast<std::size_t>(d)]); };
-      if (best < 0 || stride(dim) <= stride(best)) best = dim;
-    }
-    return best;
-  }
-
-  /// The share of (point, tap) pairs that lie inside, over all guards of loads.
-  double share_inside() const {
-    double share = 1;
-    std::vector<loop::Guard> seen;
-    for (const loop::Access& access : nest_.accesses) {
-      for (const loop::Guard& guard : access.guards) {
-        if (std::find(seen.begin(), seen.end(), guard) != seen.end()) continue;
-        seen.push_back(guard);
-        share *= inside_of(guard);
-      }
-    }
-    return share;
-  }
-  double inside_of(const loop::Guard& guard) const {
-    std::vector<std::int64_t> values{guard.offset};
-    for (int dim = 0; dim < plan_.rank(); ++dim) {
-      const std::int64_t c = guard.coefficients[static_cast<std::size_t>(dim)];
-      if (c == 0) continue;
-      const std::int64_t count = nest_.extents[static_cast<std::size_t>(dim)];
-      if (static_cast<std::int64_t>(values.size()) * count > 1 << 16) return 1;
-      std::vector<std::int64_t> next;
-      for (const std::int64_t value : values) {
-        for (std::int64_t i = 0; i < count; ++i) next.push_back(value + c * i);
-      }
-      values = std::move(next);
-    }
-    const auto inside = std::count_if(values.begin(), values.end(), [&](std::int64_t value) {
-      return value >= 0 && value < guard.extent;
-    });
-    return static_cast<double>(inside) / static_cast<double>(values.size());
-  }
-
-  void add_windows() {
-    const int column = column_dim();
-    double sums = 0;
-    for (const ScalarNode& node : nest_.nodes) sums += node.op == ScalarOp::reduce;
-    const double most = std::floor((model_.machine.registers > 16 ? 8 : 6) / std::max(sums, 1.0));
-    const double columns = extent(column), registers = vectors_of(extent(plan_.vector_dim));
-    double tiles = std::ceil(columns / most);
-    const double tile = std::ceil(columns / tiles);
-    tiles = std::ceil(columns / tile);
-    double vectors = 1;
-    for (double v = 1; v * tile <= most; ++v) {
-      if (std::fmod(registers, v) == 0) vectors = v;
-    }
-    const double others = points_of(((DimSet{1} << nest_.parallel_dims) - 1) &
-                                    ~(DimSet{1} << plan_.vector_dim) & ~(DimSet{1} << column));
-    const double taps = points_of(plan_.reduced_dims());
-    const double blocks = others * tiles * registers / vectors;
-    const double steps = blocks * taps * share_inside();  // a tap of a tile
-    // What a tap of a tile loads and computes.
-    Body body;
-    const double tap_run = extent(plan_.rank() - 1);
-    for (const ScalarNode& node : nest_.nodes) {
-      const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
-      if (node.op == ScalarOp::reduce) {
-        body.alu += step_ns(node) * tile * vectors;
-        if (step_ns(node) == 0)
-          body.alu +=
-              model_.op(ScalarOp::add) * tile * vectors - model_.op(ScalarOp::mul) * tile * vectors;
-        continue;
-      }
-      if (!(dims & plan_.reduced_dims())) continue;
-      const bool along_column = dims >> column & 1;
-      const double wide = varies(dims) ? vectors : 1;
-      if (node.op == ScalarOp::load) {
-        const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
-        const auto step =
-            static_cast<double>(std::abs(access.strides[static_cast<std::size_t>(column)]));
-        const auto tap = static_cast<double>(
-            std::abs(access.strides[static_cast<std::size_t>(plan_.rank() - 1)]));
-        double places = along_column ? tile : 1;
-        if (along_column && tap > 0) {
-          places = std::min(tile, ((tile - 1) * std::max(1.0, step / tap) + tap_run) / tap_run);
-        }
-        const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
-        body.loads += places * wide * registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
-        continue;
-      }
-      const bool fused = node.op == ScalarOp::mul;
-      body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile : 1) * wide *
-                  (fused ? 1 : registers_of(node.dtype));
-    }
-    // Behind the window: what is computed from the sums, and the stores.
-    Body once;
-    for (const ScalarNode& node : nest_.nodes) {
-      const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
-      if ((dims & plan_.reduced_dims()) || node.op == ScalarOp::reduce) continue;
-      if (node.op == ScalarOp::load) {
-        once.loads += varies(dims) ? 1 : 0.2;
-      } else if (varies(dims)) {
-        once.alu += node_ns(node, nest_.nodes, model_) * registers_of(node.dtype);
-      }
-    }
-    once.stores += static_cast<double>(nest_.stores.size());
-    // All of a block overlaps: its sums are independent of each other.
-    Body block;
-    const double ends = blocks * tile * vectors;
-    block.alu = steps * body.alu + ends * once.alu;
-    block.loads = steps * body.loads + ends * once.loads;
-    block.stores = ends * once.stores;
-    compute_ += block.longest(model_);
-    add_rows_again(column);
-    overhead_ += blocks * (0.5 + 0.3 * taps / tap_run) * model_.loop;
-  }
-
-  /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
-  /// all of them.
-  void add_rows_again(int column) {
-    double rows = 1;
-    for (int dim = nest_.parallel_dims; dim + 1 < plan_.rank(); ++dim) rows *= extent(dim);
-    for (const loop::Access& access : nest_.accesses) {
-      const auto stride = [&](int dim) {
-        return std::abs(access.strides[static_cast<std::size_t>(dim)]);
-      };
-      if (stride(column) == 0 || stride(plan_.rank() - 1) == 0) continue;
-      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
-      const double element = static_cast<double>(size_of(buffer.dtype));
-      const double row = extent(column) * static_cast<double>(stride(column)) * element;
-      if (rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0])) continue;
-      streamed_ += (rows - 1) * panel_time[1] * static_cast<double>(buffer.elements) * element;
-    }
   }
 
   // ---- passes ----
@@ -396,46 +232,138 @@ class NestCost {
     return walk;
   }
 
-  /// Taking one more element into a running value.
-  double step_ns(const ScalarNode& node) const {
-    const double one = model_.op(ScalarOp::add);
-    switch (node.reduce_kind) {
-      // A product that is summed is one multiply-add: its multiplication has been counted.
-      case ReduceKind::sum:
-        return is_float(node.dtype) && nest_.nodes[at(node.a)].op == ScalarOp::mul ? 0 : one;
-      // NaN wins: a comparison, a test, a selection.
-      case ReduceKind::min:
-      case ReduceKind::max: return is_float(node.dtype) ? 3 * one : one;
-      case ReduceKind::argmin:
-      case ReduceKind::argmax: return 6 * one;
-      default: return one;
-    }
+  static constexpr double add_latency = 3, shuffle_latency = 3;  // cycles
+  /// Joining the lanes of a sum takes the vector units that share of the time that it takes alone.
+  static constexpr double join_share = 0.65;
+
+  // ---- rows that lanes run along: passes wait for each other's sums ----
+
+  /// Cycles until the result of a node is there.
+  double latency_of(const ScalarNode& node) const {
+    const double cycles = node_ns(node, nest_.nodes, model_) / model_.cycle;
+    if (cycles <= 0) return 0;
+    if (cycles <= 1.5) return 3.5;
+    return 8 + 3 * cycles;
+  }
+  /// Cycles from the loads and the sums of earlier levels to the value.
+  double depth_of(ScalarId id, int level) const {
+    if (id < 0) return 0;
+    const ScalarNode& node = nest_.nodes[at(id)];
+    if (node.op == ScalarOp::load) return 7;
+    if (node.op == ScalarOp::reduce && plan_.node_level[at(id)] < level) return 0;
+    double below = 0;
+    for (const ScalarId operand : {node.a, node.b, node.c})
+      below = std::max(below, depth_of(operand, level));
+    return below + latency_of(node);
+  }
+
+  /// Notes a pass of a row: what it executes, and how long its slowest chain takes.
+  void add_row_pass(const Body& all, double chain_cycles) {
+    row_ = row_ + all;
+    row_latency_ += std::max(all.ns(model_), chain_cycles * model_.cycle);
+  }
+
+  /// Rows overlap as far as the processor looks ahead.
+  void add_rows(double rows) {
+    constexpr double window = 180;  // operations of vectors under way
+    const double operations = 2 * row_.alu / model_.cycle;
+    const double ahead = std::max(1.0, window / std::max(operations, 1.0));
+    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (rows - 1) / ahead));
   }
 
   void add_reductions(int level) {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
-    double joins = 0;
+    double joins = 0, depth = 0, step = 0;
     for (std::size_t i = 0; i < nest_.nodes.size(); ++i) {
       const ScalarNode& node = nest_.nodes[i];
       if (node.op != ScalarOp::reduce || plan_.node_level[i] != level) continue;
       collect(node.a, level, done, body, row);
       const bool position =
           node.reduce_kind == ReduceKind::argmin || node.reduce_kind == ReduceKind::argmax;
-      body.alu += step_ns(node) * registers_of(node.dtype);
-      joins += position ? 3 : 1;
+      const double one = step_ns(node);
+      body.alu += one * registers_of(node.dtype);
+      const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
+      joins += weight * (position ? 1.5 : 1);
+      depth = std::max(depth, depth_of(node.a, level));
+      step = std::max(step, add_latency * std::min(weight, 1.5));
     }
     const Walk w = walk();
-    const bool across = plan_.vector_is_reduced();
     // Few running values wait for each other's additions.
     const double vectors = vectors_of(extent(plan_.vector_dim));
-    const double chains =
-        std::min<double>(plan_.unroll, vectors) * (across || plan_.tile <= 1 ? 1 : plan_.tile);
-    const double latency = 3 * model_.cycle / std::max(chains, 1.0);
+    const double unroll = std::min<double>(plan_.unroll, vectors);
+    if (plan_.vector_is_reduced()) {
+      const double halvings = std::log2(std::max(plan_.lanes, 1U));
+      Body all = body * w.vectors + row;
+      all.alu += joins * model_.join * join_share * halvings / 4;
+      all.other += w.entries / w.rows * model_.loop;
+      const double chain = w.vectors / unroll * step + std::log2(unroll) * step +
+                           halvings * (step + shuffle_latency);
+      add_row_pass(all, depth + chain);
+      return;
+    }
+    const double chains = unroll * (plan_.tile <= 1 ? 1 : plan_.tile);
+    const double latency = add_latency * model_.cycle / std::max(chains, 1.0);
     compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
-    if (across) overhead_ += w.rows * joins * model_.join;
+  }
+
+  // ---- lines that come again ----
+
+  /// How many lines of the cache an access touches, walking the loops from the inside, and how many
+  /// come into L1 for it: those that were there before count again where what the loops inside
+  /// touch does not fit.
+  struct Lines {
+    double touched = 1, moved = 1;
+  };
+  void widen(Lines& lines, double apart_bytes, double count, double inside_bytes,
+             double whole) const {
+    if (count <= 1) return;
+    const double fresh = std::clamp(apart_bytes / line_bytes, 1 / count, 1.0);
+    const double next = std::min(lines.touched * std::max(1.0, fresh * count), whole);
+    const bool kept = inside_bytes < 0.7 * static_cast<double>(model_.cache_bytes[0]);
+    lines.moved *= kept ? next / lines.touched : count;
+    lines.touched = next;
+  }
+
+  void add_lines_again(KernelWork& work) const {
+    std::vector<const loop::Access*> all;
+    for (const loop::Access& access : nest_.accesses) {
+      if (access.indirect.empty()) all.push_back(&access);
+    }
+    for (const loop::Store& store : nest_.stores) all.push_back(&store.access);
+    std::vector<Lines> lines(all.size());
+    std::vector<std::int64_t> left = nest_.extents;
+    std::vector<double> done(left.size(), 1);
+    const auto step = [&](int dim, double count, double by) {
+      double inside = 0;
+      for (const Lines& own : lines) inside += own.touched * line_bytes;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(all[i]->buffer)];
+        const double size = static_cast<double>(size_of(buffer.dtype));
+        const double stride =
+            std::abs(static_cast<double>(all[i]->strides[static_cast<std::size_t>(dim)]));
+        const double whole = std::ceil(static_cast<double>(buffer.elements) * size / line_bytes);
+        widen(lines[i], stride * size * by, count, inside, whole);
+      }
+    };
+    const auto take = [&](int dim, std::int64_t count) {
+      const auto d = static_cast<std::size_t>(dim);
+      count = std::min(count, left[d]);
+      step(dim, static_cast<double>(count), done[d]);
+      done[d] *= static_cast<double>(count);
+      left[d] = (left[d] + count - 1) / std::max<std::int64_t>(count, 1);
+    };
+    take(plan_.vector_dim, plan_.lanes);
+    if (plan_.tile > 1) take(plan_.tile_dim(), plan_.tile);
+    for (int dim = plan_.rank() - 1; dim >= nest_.parallel_dims; --dim)
+      take(dim, left[static_cast<std::size_t>(dim)]);
+    take(plan_.vector_dim, left[static_cast<std::size_t>(plan_.vector_dim)]);
+    for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim)
+      take(dim, left[static_cast<std::size_t>(dim)]);
+    for (const Lines& own : lines)
+      work.streamed[1] += std::max(0.0, own.moved - own.touched) * line_bytes;
   }
 
   bool in_place() const {
@@ -446,58 +374,95 @@ class NestCost {
     });
   }
 
-  void add_last_pass() {
-    const int pass = plan_.levels + 1;
+  /// What a vector of the last pass executes, and what is stored once for all reduced points.
+  struct LastPass {
     Body body, row, once;
+    double depth = 0;
+    bool inner = false;
+  };
+  LastPass last_pass() {
+    const int pass = plan_.levels + 1;
+    LastPass last;
     std::vector<bool> done(nest_.nodes.size(), false);
     const DimSet reduced = plan_.reduced_dims();
-    bool inner = false;
     for (const loop::Store& store : nest_.stores) {
       const DimSet dims =
           plan_.node_dims[at(store.node)] | codegen::dims_of(store.access, plan_.node_dims);
-      const bool is_once = plan_.levels > 0 && !(dims & reduced);
-      if (is_once) {
-        Body ignored;
-        collect(store.node, pass, done, once, ignored);
-        once.alu += ignored.alu;
-        once.loads += ignored.loads;
-        add_access(once, store.access, true, -1, 1);
+      last.depth = std::max(last.depth, depth_of(store.node, pass));
+      if (plan_.levels > 0 && !(dims & reduced)) {
+        Body along;
+        collect(store.node, pass, done, last.once, along);
+        last.once = last.once + along;
+        add_access(last.once, store.access, true, -1, 1);
         continue;
       }
-      inner = true;
-      collect(store.node, pass, done, body, row);
-      add_access(body, store.access, true, -1, 1);
+      last.inner = true;
+      collect(store.node, pass, done, last.body, last.row);
+      add_access(last.body, store.access, true, -1, 1);
     }
-    const Walk w = walk();
-    if (inner) {
-      compute_ += w.rows * w.vectors * body.ns(model_);
-      compute_ += (plan_.levels > 0 ? w.blocks : w.entries) * row.ns(model_);
-      overhead_ += w.entries * model_.loop;
-    }
-    const double along = extent(plan_.vector_dim);
-    if (inner && in_place() && model_.machine.masks && std::fmod(along, plan_.lanes) != 0)
-      overhead_ += w.entries * masked_wait_cycles * model_.cycle;
-    compute_ += w.rows * w.vectors * kept_stores_ * model_.cycle / model_.stores_per_cycle;
-    if (once.stores > 0) compute_ += w.rows * once.ns(model_);
+    return last;
   }
 
-  const codegen::NestPlan plan_;
-  const loop::Nest& nest_;
-  std::span<const loop::Buffer> buffers_;
-  const MachineModel& model_;
+  void add_last_pass() {
+    const LastPass last = last_pass();
+    const Walk w = walk();
+    const double along = extent(plan_.vector_dim);
+    if (last.inner && in_place() && model_.machine.masks && std::fmod(along, plan_.lanes) != 0)
+      overhead_ += w.entries * masked_wait_cycles * model_.cycle;
+    const double kept = kept_stores_ * model_.cycle / model_.stores_per_cycle;
+    if (plan_.levels > 0 && plan_.vector_is_reduced()) {
+      Body all = last.once;
+      if (last.inner) {
+        all = all + last.body * w.vectors + last.row;
+        all.other += w.entries / w.rows * model_.loop;
+      }
+      all.stores += kept_stores_ * w.vectors;
+      add_row_pass(all, last.depth);
+      add_rows(w.rows);
+      return;
+    }
+    if (last.inner) {
+      compute_ += w.rows * w.vectors * last.body.ns(model_) * (turning_ ? whole_tiles() : 1);
+      compute_ += (plan_.levels > 0 ? w.blocks : w.entries) * last.row.ns(model_);
+      overhead_ += w.entries * model_.loop;
+    }
+    // The first results take as long as their chain of operations.
+    overhead_ += first_share * last.depth * model_.cycle;
+    if (turning_) add_tail_of_tiles(last, w);
+    if (plan_.levels == 0 && !turning_ && w.rows > 1)
+      starts_ += w.rows * std::min(longest_start, start_of_vector * w.vectors);
+    compute_ += w.rows * w.vectors * kept;
+    if (last.once.stores > 0) compute_ += w.rows * last.once.ns(model_);
+  }
+
+  /// The last lanes of a row do not fill a tile: every element is read alone.
+  void add_tail_of_tiles(const LastPass& whole, const Walk& w) {
+    const auto lanes = static_cast<double>(plan_.lanes);
+    if (std::fmod(extent(plan_.vector_dim), lanes) == 0) return;
+    turning_ = false;
+    const double less = whole.body.ns(model_) * whole_tiles();
+    compute_ += w.rows * std::max(0.0, last_pass().body.ns(model_) - less);
+  }
+
   std::vector<int> first_pass_;
   std::vector<bool> saved_ = std::vector<bool>(first_pass_.size(), false);
   DimSet row_dims_ = 0;
   double kept_stores_ = 0;
+  Body row_;  ///< all passes of a row
+  double row_latency_ = 0;
+  bool turning_ = !plan_.turned.empty();
   double compute_ = 0, overhead_ = 0;
-  double streamed_ = 0;  ///< bytes that come from L2 again
+  double starts_ = 0;
 };
 
 }  // namespace
 
 void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
               const MachineModel& model, bool rows) {
-  NestCost(nest, buffers, model, rows).add_to(work);
+  NestCost cost(nest, buffers, model, rows);
+  if (cost.is_empty()) return;
+  if (rows || !add_window(work, nest, buffers, model)) cost.add_to(work);
+  cost.add_flops_to(work);
 }
 
 }  // namespace rlx::cost

@@ -48,7 +48,8 @@ class Products {
   }
 
   /// One product for each part, or one for all: the operand is read once.
-  FusionQuestion question(const std::vector<Part>& parts, const IoFusionGate& gate) const {
+  FusionQuestion question(const std::vector<Part>& parts, const IoFusionGate& gate,
+                          const GivenAnswers& given) const {
     FusionQuestion asked{.kind = "products"};
     std::int64_t made = 0;
     for (const Part& part : parts) {
@@ -60,8 +61,7 @@ class Products {
     }
     const auto again = static_cast<std::int64_t>(parts.size()) - 1;
     asked.after = {1, 0, 0, made - again * operand_bytes(parts[0])};
-    asked.score_ns = gate.score_ns(asked.before, asked.after);
-    asked.fused = gate.should_fuse(asked.before, asked.after);
+    decide(asked, gate, given);
     return asked;
   }
 
@@ -178,11 +178,11 @@ Result<Values> merged(Rewriter& rewriter, const Node& first, const std::vector<P
 }  // namespace
 
 Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
-                             std::vector<FusionQuestion>* questions) {
+                             std::vector<FusionQuestion>* questions, const GivenAnswers& given) {
   const Products products(graph);
   std::map<std::int32_t, std::vector<Part>> groups;  // by their first product
   for (const std::vector<Part>& parts : products.groups()) {
-    FusionQuestion asked = products.question(parts, gate);
+    FusionQuestion asked = products.question(parts, gate, given);
     if (asked.fused) groups[parts[0].product] = parts;
     if (questions) questions->push_back(std::move(asked));
   }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "graph/questions.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/result.hpp"
@@ -13,11 +14,13 @@ namespace rlx::passes {
 /// parts are only read through views (projections of queries, keys and values) and the gate agrees.
 /// Wants canonical contractions. `questions` gets what was asked, with the answers.
 Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
-                             std::vector<FusionQuestion>* questions = nullptr);
+                             std::vector<FusionQuestion>* questions = nullptr,
+                             const GivenAnswers& given = {});
 
 /// concat(f(x[0]), f(x[1]), ...) = f(x) where f holds products with weights of their own: layers
 /// that were unrolled over slices of one value. Asks as merge_products does.
 Result<Graph> stack_products(const Graph& graph, const IoFusionGate& gate,
-                             std::vector<FusionQuestion>* questions = nullptr);
+                             std::vector<FusionQuestion>* questions = nullptr,
+                             const GivenAnswers& given = {});
 
 }  // namespace rlx::passes

@@ -49,7 +49,8 @@ class Stacks {
   }
 
   /// Launches of the parts beside one of them, and what they read and write.
-  FusionQuestion question(const Node& node, std::int32_t index, const IoFusionGate& gate) const {
+  FusionQuestion question(const Node& node, std::int32_t index, const IoFusionGate& gate,
+                          const GivenAnswers& given) const {
     const auto parts = static_cast<std::int64_t>(node.inputs.size());
     const std::int64_t products = count(node.inputs).second;
     const std::int64_t bytes = graph_.type({index, 0}).bytes(),
@@ -58,8 +59,7 @@ class Stacks {
                          .kind = "products",
                          .before = {parts * products, 0, 0, bytes + parts * weights},
                          .after = {products, 0, 0, bytes + weights}};
-    asked.score_ns = gate.score_ns(asked.before, asked.after);
-    asked.fused = gate.should_fuse(asked.before, asked.after);
+    decide(asked, gate, given);
     return asked;
   }
 
@@ -223,12 +223,13 @@ class Stacks {
 }  // namespace
 
 Result<Graph> stack_products(const Graph& graph, const IoFusionGate& gate,
-                             std::vector<FusionQuestion>* questions) {
+                             std::vector<FusionQuestion>* questions, const GivenAnswers& given) {
   const Stacks stacks(graph);
   std::vector<bool> taken(graph.nodes().size(), false);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!stacks.is_stack(graph.nodes()[i])) continue;
-    FusionQuestion asked = stacks.question(graph.nodes()[i], static_cast<std::int32_t>(i), gate);
+    FusionQuestion asked =
+        stacks.question(graph.nodes()[i], static_cast<std::int32_t>(i), gate, given);
     taken[i] = asked.fused;
     if (questions) questions->push_back(std::move(asked));
   }

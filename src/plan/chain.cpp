@@ -197,8 +197,7 @@ class Chaining {
         .before = graph.profile(a.nodes, a.recomputed) + graph.profile(b.nodes, b.recomputed),
         .after = graph.profile(nodes, recomputed)};
     if (!chain) asked.work_added_ns = work_of_groups_ns(b);
-    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
-    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    decide(asked, policy_.gate, policy_.given);
     regions_.questions.push_back(asked);
     return asked.fused;
   }

@@ -64,8 +64,7 @@ class Planner {
     recomputed.insert(recomputed.end(), b.recomputed.begin(), b.recomputed.end());
     asked.after = graph_.profile(nodes, recomputed);
     asked.work_added_ns = kind == Kind::sibling ? 0 : lost_parallelism_ns(graph_, a, b, policy_);
-    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
-    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    decide(asked, policy_.gate);
     return asked;
   }
 
@@ -153,7 +152,7 @@ class Planner {
       constexpr const char* kinds[] = {"consumer", "producer", "sibling"};
       asked.kind = kinds[static_cast<std::size_t>(best.kind)];
       asked.what = what(best);
-      if (asked.fused) merge(best);
+      if (decide(asked, policy_.gate, policy_.given)) merge(best);
       regions_.questions.push_back(std::move(asked));
     }
   }
@@ -199,8 +198,7 @@ class Planner {
     if (points > 1e5) parallel = std::max(policy_.threads, 1);
     asked.work_added_ns = std::max(0.0, points) * operations_of_point(graph_, region) /
                           (policy_.operations_per_ns * parallel);
-    asked.score_ns = policy_.gate.score_ns(asked.before, asked.after) - asked.work_added_ns;
-    asked.fused = asked.score_ns >= policy_.gate.min_gain_ns;
+    decide(asked, policy_.gate, policy_.given);
     if (asked.fused) {
       for (const std::int32_t user : graph_.users(r)) ++versions_[static_cast<std::size_t>(user)];
       graph_.dissolve(r);

@@ -8,6 +8,7 @@
 
 #include "cost/machine_model.hpp"
 #include "plan/view.hpp"
+#include "graph/questions.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"
@@ -85,6 +86,7 @@ struct Regions {
 struct FusionPolicy {
   bool enabled = true;
   IoFusionGate gate = IoFusionGate::preset(Device::cpu);
+  GivenAnswers given;  ///< answers that count whatever the gate says
   int threads = 1;
   double flops_per_ns = 60;       ///< of matmuls, on one thread
   double operations_per_ns = 16;  ///< scalar operations of maps, on one thread

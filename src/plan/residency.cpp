@@ -1,6 +1,7 @@
 // Where data lies when a step starts: caches keep what was touched last, so the bytes that were
 // touched since tell the level.
 #include <algorithm>
+#include <limits>
 
 #include "plan/predict.hpp"
 
@@ -55,6 +56,16 @@ class Pieces {
 
   std::size_t count() const { return bytes_.size(); }
   Range of(std::int32_t buffer) const { return ranges_[static_cast<std::size_t>(buffer)]; }
+  /// The pieces with its elements in [first, last].
+  Range part_of(std::int32_t buffer, const Range& elements, std::int64_t all) const {
+    const Range whole = of(buffer);
+    const std::size_t count = whole.last - whole.first;
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(all, 1));
+    if (elements.first > elements.last || elements.last >= size) return whole;
+    const std::size_t first = whole.first + elements.first * count / size;
+    const std::size_t last = whole.first + (elements.last + 1) * count / size + 1;
+    return {first, std::min(last, whole.last)};
+  }
   double bytes(std::size_t piece) const { return bytes_[piece]; }
 
  private:
@@ -93,14 +104,19 @@ class TouchOrder {
   std::size_t now_ = 0;
 };
 
-cost::Level level_at(double distance, const cost::MachineModel& model) {
-  if (distance < 0) return cost::Level::memory;
-  // Sets fill unevenly: the last part of a cache keeps little.
+/// Adds bytes to the levels that they are found in. Caches forget neither the oldest line first nor
+/// any other: of what has been touched once since as much as a cache holds most is still there, of
+/// twice as much a third.
+void add_bytes(cost::Residency& residency, double distance, double bytes,
+               const cost::MachineModel& model) {
+  double left = distance < 0 ? 0 : 1;
   for (std::size_t level = 0; level < 3; ++level) {
-    if (distance < 0.9 * static_cast<double>(model.cache_bytes[level]))
-      return static_cast<cost::Level>(level);
+    const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
+    const double kept = distance < room ? 1 : level == 0 ? 0 : room / distance;
+    residency.bytes[level] += bytes * left * kept;
+    left *= 1 - kept;
   }
-  return cost::Level::memory;
+  residency.bytes[3] += bytes * (distance < 0 ? 1 : left);
 }
 
 /// Touches of all steps; those of loops are made twice.
@@ -116,20 +132,58 @@ std::size_t touches_of(const Plan& plan, const std::vector<Step>& steps, const P
   return touches;
 }
 
+/// The elements of a buffer that a nest reaches, first to last; all of them where only data tells.
+Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t low = most, high = -1;
+  const auto add = [&](const loop::Access& access) {
+    if (access.buffer != static_cast<std::int32_t>(buffer)) return;
+    std::int64_t from = access.offset, to = access.offset;
+    for (std::size_t dim = 0; dim < nest.extents.size(); ++dim)
+      (access.strides[dim] < 0 ? from : to) += access.strides[dim] * (nest.extents[dim] - 1);
+    if (!access.indirect.empty()) from = 0, to = most;
+    low = std::min(low, from), high = std::max(high, to);
+  };
+  for (const loop::Access& access : nest.accesses) add(access);
+  for (const loop::Store& store : nest.stores) add(store.access);
+  if (high < low) return {1, 0};
+  return {static_cast<std::size_t>(std::max<std::int64_t>(low, 0)), static_cast<std::size_t>(high)};
+}
+
+/// What a step touches of each of its buffers.
+std::vector<Pieces::Range> ranges_of(const Plan& plan, const Step& step, const Pieces& pieces) {
+  const loop::Nest* nest = nullptr;
+  if (step.kind == Step::Kind::kernel)
+    nest = std::get_if<loop::Nest>(&plan.kernels[static_cast<std::size_t>(step.index)].body);
+  std::vector<Pieces::Range> ranges;
+  for (std::size_t k = 0; k < step.buffers.size(); ++k) {
+    const std::int32_t buffer = step.buffers[k];
+    const std::int64_t all = plan.buffers[static_cast<std::size_t>(buffer)].elements;
+    ranges.push_back(nest ? pieces.part_of(buffer, elements_of(*nest, k), all) : pieces.of(buffer));
+  }
+  return ranges;
+}
+
 void walk(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces,
           const cost::MachineModel& model, TouchOrder& order, Residencies& result) {
   for (const Step& step : steps) {
     std::vector<cost::Residency>& list = result[&step];
     list.assign(step.buffers.size(), {});
-    for (std::size_t k = 0; k < step.buffers.size(); ++k) {
-      const Pieces::Range range = pieces.of(step.buffers[k]);
-      for (std::size_t piece = range.first; piece < range.last; ++piece)
-        list[k].bytes[static_cast<std::size_t>(level_at(order.distance(piece), model))] +=
-            pieces.bytes(piece);
-    }
-    for (const std::int32_t buffer : step.buffers) {
-      const Pieces::Range range = pieces.of(buffer);
-      for (std::size_t piece = range.first; piece < range.last; ++piece) order.touch(piece);
+    // Kernels walk through all of their buffers at once: what is touched first makes room for what
+    // comes later.
+    std::size_t longest = 0;
+    const std::vector<Pieces::Range> ranges = ranges_of(plan, step, pieces);
+    for (const Pieces::Range& range : ranges) longest = std::max(longest, range.last - range.first);
+    for (std::size_t at = 0; at < longest; ++at) {
+      for (std::size_t k = 0; k < step.buffers.size(); ++k) {
+        const Pieces::Range range = ranges[k];
+        const std::size_t count = range.last - range.first;
+        const std::size_t end = range.first + (at + 1) * count / longest;
+        for (std::size_t piece = range.first + at * count / longest; piece < end; ++piece) {
+          add_bytes(list[k], order.distance(piece), pieces.bytes(piece), model);
+          order.touch(piece);
+        }
+      }
     }
     if (step.kind != Step::Kind::loop) continue;
     const LoopPlan& loop = plan.loops[static_cast<std::size_t>(step.index)];

@@ -13,6 +13,7 @@
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
+#include "plan/regions.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/signal.hpp"
 
@@ -54,6 +55,12 @@ bool fusion_is_disabled(const CompileOptions& options) {
   return options.disable_fusion || (variable && std::string_view(variable) == "1");
 }
 
+/// For measuring what the planner's answers are worth: `rlx bench --answer`.
+GivenAnswers given_answers() {
+  const char* variable = std::getenv("RLX_ANSWERS");
+  return variable ? answers_of(variable) : GivenAnswers();
+}
+
 passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOptions& options) {
   const cost::MachineModel* model = backend.model();
   if (!model || options.precision == Precision::f32) return {};
@@ -67,21 +74,68 @@ passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOp
 /// Composites whose kernel is a fusion that the gate decides.
 bool may_be_taken_apart(const Op& op) { return op.is<op::BandLevels>() || op.is<op::MeanPower>(); }
 
+/// The gate that the planner asks, too: with the figures of a calibration where there is one.
+IoFusionGate gate_of(const Backend& backend, const CompileOptions& options) {
+  const cost::MachineModel* model = backend.model();
+  if (!model) return IoFusionGate::preset(backend.device());
+  const int threads = options.threads > 0 ? options.threads : backend.lanes();
+  return plan::fusion_policy(*model, threads, true).gate;
+}
+
+double weight_bytes(const Graph& graph) {
+  double bytes = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Param>() || node.op.is<op::Constant>())
+      bytes += static_cast<double>(node.results[0].bytes());
+  }
+  return bytes;
+}
+
+/// Predictions of parts of a program take their weights to come from memory. What a byte of them
+/// takes less, in ns, where the weights and the largest value of the whole program stay in a cache.
+double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
+  const cost::MachineModel* const model = backend.model();
+  if (!model) return 0;
+  double largest = 0;
+  for (const Node& node : whole.nodes()) {
+    for (const Type& type : node.results)
+      if (type.is_static()) largest = std::max(largest, static_cast<double>(type.bytes()));
+  }
+  const double bytes = weight_bytes(whole) + 2 * largest;
+  for (const std::size_t level : {std::size_t{1}, std::size_t{2}}) {
+    if (bytes < 0.7 * static_cast<double>(model->cache_bytes[level]))
+      return std::max(0.0, 1 / model->memory_all - 1 / model->read[level]);
+  }
+  return 0;
+}
+
 /// Asks the device's cost model which form of a convolution is faster, and notes its answers.
 passes::Faster by_prediction(const Backend& backend, const CompileOptions& options,
-                             StaticProgram& program) {
-  return [&](const Node& node, const Graph& direct, const Graph& points) {
-    const auto first = backend.predicted_ns(direct, options.threads);
-    const auto second = backend.predicted_ns(points, options.threads);
-    if (!first.ok() || !second.ok()) return false;
+                             const GivenAnswers& given, double nearer, StaticProgram& program) {
+  return [&backend, &options, &given, nearer, &program](const Node& node, const Graph& direct,
+                                                        const Graph& points) {
+    const auto alone = backend.predicted_ns(direct, options.threads);
+    const auto by_points = backend.predicted_ns(points, options.threads);
+    if (!alone.ok() || !by_points.ok()) return false;
+    constexpr double weights_of_points = 16.0 / 9;
+    const double saved = weight_bytes(direct) * nearer;
+    const double first = *alone - saved, second = *by_points - saved * weights_of_points;
     // More kernels, more weights, more to prepare: a small gain is not worth it.
-    constexpr double least_gain = 1.2;
-    const bool taken = *second * least_gain < *first;
+    constexpr double least_gain = 1.1;
+    FusionQuestion asked{
+        .what = fmt::format("write conv ({}) as products of points", program.points_asked++),
+        .kind = "points",
+        .before = profile_graph_io(direct),
+        .after = profile_graph_io(points),
+        .score_ns = first - second * least_gain};
+    const bool taken = answer_to(asked.what, given, asked.score_ns > 0);
+    asked.fused = taken;
+    program.questions.push_back(std::move(asked));
     program.claims.push_back(
         {std::string(node.op.name()), node.origin, taken,
          fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
                      taken ? "as 16 products, weights 1.8 times as large" : "directly",
-                     *second * 1e-3, *first * 1e-3)});
+                     second * 1e-3, first * 1e-3)});
     return taken;
   };
 }
@@ -142,6 +196,9 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // HIR -> MIR: composites that the device does not take become primitives, in the forms that
   // regions want.
   const bool fusion = !fusion_is_disabled(options);
+  const IoFusionGate gate = gate_of(backend, options);
+  const GivenAnswers given = given_answers();
+  const double nearer = nearer_ns_per_byte(backend, hir);
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
@@ -157,8 +214,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                return passes::lower(result, [&](const Graph& within, const Node& node) {
                  Claim claim = backend.claim(within, node);
                  if (claim.taken && may_be_taken_apart(node.op)) {
-                   program.questions.push_back(
-                       cost::ask_composite(within, node, IoFusionGate::preset(backend.device())));
+                   program.questions.push_back(cost::ask_composite(within, node, gate, given));
                    if (!program.questions.back().fused) claim = {false, "the gate: its body pays"};
                  }
                  program.claims.push_back(
@@ -173,30 +229,30 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   const passes::PrecisionPolicy policy = precision_policy(backend, options);
   // Bodies of recurrent layers are loops too.
   RLX_ASSIGN(mir, passes::loop_forms(mir));
-  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
-               Graph result = graph;
-               RLX_ASSIGN(result, passes::transforms_as_products(result));
-               RLX_ASSIGN(result, passes::sub_pixel(result));
-               RLX_ASSIGN(result, passes::integer_products(result));
-               RLX_ASSIGN(result, passes::canonicalise(result));
-               RLX_ASSIGN(result, passes::channels_last(result));
-               if (fusion && !options.exact && options.precision == Precision::f32) {
-                 RLX_ASSIGN(result,
-                            passes::winograd(result, by_prediction(backend, options, program)));
-               }
-               RLX_ASSIGN(result, passes::simplify(result));
-               RLX_ASSIGN(result, passes::merge_equal(result));
-               if (fusion) {
-                 const IoFusionGate gate = IoFusionGate::preset(backend.device());
-                 RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions));
-                 RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions));
-               }
-               if (policy.asked != Precision::f32) {
-                 RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
-               }
-               RLX_ASSIGN(result, passes::drop_dead(result));
-               return backend.model() ? passes::casts_of_products(result) : std::move(result);
-             }));
+  RLX_ASSIGN(
+      mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
+        Graph result = graph;
+        RLX_ASSIGN(result, passes::transforms_as_products(result));
+        RLX_ASSIGN(result, passes::sub_pixel(result));
+        RLX_ASSIGN(result, passes::integer_products(result));
+        RLX_ASSIGN(result, passes::canonicalise(result));
+        RLX_ASSIGN(result, passes::channels_last(result));
+        if (fusion && !options.exact && options.precision == Precision::f32) {
+          RLX_ASSIGN(result, passes::winograd(
+                                 result, by_prediction(backend, options, given, nearer, program)));
+        }
+        RLX_ASSIGN(result, passes::simplify(result));
+        RLX_ASSIGN(result, passes::merge_equal(result));
+        if (fusion) {
+          RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions, given));
+          RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions, given));
+        }
+        if (policy.asked != Precision::f32) {
+          RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
+        }
+        RLX_ASSIGN(result, passes::drop_dead(result));
+        return backend.model() ? passes::casts_of_products(result) : std::move(result);
+      }));
 #ifndef NDEBUG
   RLX_TRY(verify(mir));
 #endif
@@ -204,7 +260,11 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // MIR -> LIR -> code: branches side by side, then regions, memory, kernels.
   RLX_ASSIGN(plan::FlatGraph flat, plan::flatten(mir));
   const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)),
-                               options.threads, fusion, &program.report, saved};
+                               options.threads,
+                               fusion,
+                               given,
+                               &program.report,
+                               saved};
   RLX_ASSIGN(program.executable, backend.compile(request));
   program.hir_graph = std::make_shared<const Graph>(std::move(hir));
   program.mir_graph = std::make_shared<const Graph>(std::move(mir));

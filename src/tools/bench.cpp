@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "tools/allocation_count.hpp"
+#include "tools/answers.hpp"
 #include "tools/kernel_profile.hpp"
 #include "tools/machine_load.hpp"
 #include "tools/model_input.hpp"
@@ -204,6 +205,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time a model");
   add_model_options(*command, *options);
+  add_answer_option(*command);
   command->add_option("--seconds", options->seconds, "Seconds to sample for (default 1)")
       ->check(CLI::PositiveNumber);
   command->add_option("--runs", options->runs, "Exactly so many timed runs")

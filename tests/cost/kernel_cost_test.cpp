@@ -85,6 +85,54 @@ TEST(KernelCost, FarDataTakesLonger) {
   }
 }
 
+/// y[i, j] = x[i, j], the rows of y so many elements apart.
+loop::Kernel copy_kernel(std::int64_t rows, std::int64_t columns, std::int64_t apart) {
+  loop::Kernel kernel;
+  kernel.buffers = {{f32, rows * columns, false, false}, {f32, rows * apart, true, false}};
+  loop::Nest nest;
+  nest.extents = {rows, columns};
+  nest.parallel_dims = 2;
+  loop::Access read;
+  read.strides = {columns, 1};
+  loop::Access write;
+  write.buffer = 1;
+  write.strides = {apart, 1};
+  nest.accesses = {read};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{write, 0}};
+  kernel.body = nest;
+  return kernel;
+}
+
+TEST(KernelCost, RowsApartTakeNoLessThanOneRun) {
+  EXPECT_LT(ns_of(copy_kernel(128, 384, 384)), ns_of(copy_kernel(128, 384, 768)));
+  EXPECT_LT(ns_of(copy_kernel(128, 384, 768)), ns_of(copy_kernel(256, 384, 768)));
+}
+
+TEST(KernelCost, PlacesThatSeveralAccessesReachAreReadOnce) {
+  // Four loads of neighbours move what one load of them all moves; four of parts far apart more.
+  const auto sum_of = [](std::int64_t apart) {
+    loop::Kernel kernel = copy_kernel(64, 1024, 1024);
+    kernel.buffers[0].elements = 64 * 1024 + 3 * apart;
+    auto& nest = std::get<loop::Nest>(kernel.body);
+    for (int i = 1; i < 4; ++i) {
+      nest.accesses.push_back(nest.accesses[0]);
+      nest.accesses.back().offset = i * apart;
+      nest.nodes.push_back({.op = ScalarOp::load, .dtype = f32, .index = i});
+    }
+    for (int i = 0; i < 3; ++i)
+      nest.nodes.push_back(
+          {.op = ScalarOp::add, .dtype = f32, .a = i == 0 ? 0 : 3 + i, .b = i + 1});
+    nest.stores[0].node = 6;
+    return kernel;
+  };
+  double near = 0, far = 0;
+  for (const double bytes : work_of(sum_of(16), {}, model_of_zen5()).read) near += bytes;
+  for (const double bytes : work_of(sum_of(64 * 1024), {}, model_of_zen5()).read) far += bytes;
+  EXPECT_NEAR(near, (64 * 1024 + 3 * 16) * 4, 1);
+  EXPECT_NEAR(far, 4 * 64 * 1024 * 4, 1);
+}
+
 TEST(KernelCost, IsDeterministic) {
   const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, target);
   EXPECT_EQ(ns_of(kernel, 2), ns_of(kernel, 2));

@@ -53,6 +53,26 @@ TEST(Fusion, a_chain_of_maps_is_one_kernel_and_each_join_a_question) {
   EXPECT_THAT(last.what, HasSubstr("join"));
 }
 
+TEST(Fusion, answers_given_in_advance_count_whatever_the_gate_says) {
+  FusionPolicy policy;
+  const std::string first = regions_of(chain_graph()).questions[0].what;
+  policy.given = answers_of("nonsense\n" + first + "=maybe\n");
+  EXPECT_TRUE(policy.given.empty());
+  policy.given = answers_of("something else=yes\n" + first + "=no");
+  EXPECT_EQ(policy.given.size(), 2u);
+  const Regions parted = regions_of(chain_graph(), policy);
+  EXPECT_EQ(parted.questions[0].what, first);
+  EXPECT_FALSE(parted.questions[0].fused);
+  EXPECT_GE(parted.questions[0].score_ns, policy.gate.min_gain_ns);
+
+  FusionPolicy refusing = unwilling();
+  refusing.given[first] = true;
+  const Regions regions = regions_of(chain_graph(), refusing);
+  EXPECT_EQ(regions.list.size(), 2u);
+  EXPECT_LT(regions.questions[0].score_ns, refusing.gate.min_gain_ns);
+  EXPECT_TRUE(regions.questions[0].fused);
+}
+
 TEST(Fusion, a_gate_that_refuses_is_obeyed_and_its_questions_are_kept) {
   const Regions regions = regions_of(chain_graph(), unwilling());
   EXPECT_EQ(regions.list.size(), 3u);

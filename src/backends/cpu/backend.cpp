@@ -91,7 +91,7 @@ class CpuBackend final : public Backend {
     program->shared = shared_;
     program->graph = request.graph;
     const int threads = threads_for(request.threads);
-    RLX_ASSIGN(program->plan, planned(*request.graph, threads, request.fusion));
+    RLX_ASSIGN(program->plan, planned(*request.graph, threads, request.fusion, request.given));
     add_step_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
@@ -129,7 +129,7 @@ class CpuBackend final : public Backend {
   const cost::MachineModel* model() const override { return &shared_->model; }
   Result<double> predicted_ns(const Graph& graph, int threads) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true));
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}));
     // A plan by itself finds its weights in the cache; beside others it has to fetch them.
     double weight_bytes = 0;
     for (const plan::WeightPlan& weight : plan.weights)
@@ -150,11 +150,14 @@ class CpuBackend final : public Backend {
     return asked > 0 ? std::min(asked, shared_->pool->threads()) : threads_;
   }
 
-  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, bool fusion) const {
+  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, bool fusion,
+                             const GivenAnswers& given) const {
+    plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, fusion);
+    policy.given = given;
     return plan::build_plan(graph, {.target = shared_->library->target(),
                                     .model = shared_->model,
                                     .threads = threads,
-                                    .fusion = plan::fusion_policy(shared_->model, threads, fusion),
+                                    .fusion = std::move(policy),
                                     .step_work = own_kernel_work});
   }
 

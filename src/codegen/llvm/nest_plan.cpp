@@ -279,6 +279,10 @@ void choose_items(NestPlan& plan, bool rows) {
       const std::int64_t step = plan.tile;
       const std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
       plan.split_size = std::min((size + step - 1) / step * step, extent);
+      // Fewer points than a tile at the end of the last item would be read one by one.
+      const auto rest = [&] { return extent % plan.split_size; };
+      while (!plan.turned.empty() && rest() != 0 && rest() < step)
+        plan.split_size = std::min(plan.split_size + step, extent);
       // Windows are cut short at both ends of a row: whole rows have the fewest ends.
       if (plan.levels > 0 && plan.items >= 8) plan.split_size = extent;
       plan.items *= (extent + plan.split_size - 1) / plan.split_size;

@@ -1,0 +1,74 @@
+// Sizes, alignment and single operations of nests.
+#include "cost/nest_view.hpp"
+
+namespace rlx::cost {
+
+double NestView::points_of(codegen::DimSet dims) const {
+  double points = 1;
+  for (int dim = 0; dim < plan_.rank(); ++dim) {
+    if (dims >> dim & 1) points *= extent(dim);
+  }
+  return points;
+}
+
+double NestView::registers_of(DType dtype) const {
+  const std::size_t bytes = is_float(dtype) && size_of(dtype) < 4 ? 4 : size_of(dtype);
+  return std::ceil(static_cast<double>(plan_.lanes * bytes) / model_.machine.vector_bytes);
+}
+
+bool NestView::is_aligned(const loop::Access& access, DType dtype) const {
+  const std::int64_t vector = static_cast<std::int64_t>(plan_.lanes * size_of(dtype));
+  const std::int64_t bytes = std::min<std::int64_t>(vector, 64);
+  if (bytes < 64) return true;
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  if (access.offset * size % bytes != 0) return false;
+  for (int dim = 0; dim < plan_.rank(); ++dim) {
+    if (dim == plan_.vector_dim || nest_.extents[static_cast<std::size_t>(dim)] == 1) continue;
+    if (access.strides[static_cast<std::size_t>(dim)] * size % bytes != 0) return false;
+  }
+  return true;
+}
+
+bool NestView::is_clipped(const loop::Guard& guard) const {
+  int found = -1;
+  for (int dim = 0; dim < plan_.rank(); ++dim) {
+    const std::int64_t c = guard.coefficients[static_cast<std::size_t>(dim)];
+    if (c == 0) continue;
+    if (dim < nest_.parallel_dims) {
+      if (dim == plan_.vector_dim) return false;
+      continue;
+    }
+    if (found >= 0 || c < 0) return false;
+    found = dim;
+  }
+  return found >= 0;
+}
+
+double NestView::step_ns(const ScalarNode& node) const {
+  const double one = model_.op(ScalarOp::add);
+  switch (node.reduce_kind) {
+    // A product that is summed is one multiply-add: its multiplication has been counted.
+    case ReduceKind::sum:
+      return is_float(node.dtype) && nest_.nodes[at(node.a)].op == ScalarOp::mul ? 0 : one;
+    // NaN wins: a comparison, a test, a selection.
+    case ReduceKind::min:
+    case ReduceKind::max: return is_float(node.dtype) ? 3 * one : one;
+    case ReduceKind::argmin:
+    case ReduceKind::argmax: return 6 * one;
+    default: return one;
+  }
+}
+
+void NestView::add_node(Body& body, const ScalarNode& node, double registers) const {
+  const double ns = node_ns(node, nest_.nodes, model_) * registers;
+  const bool divides = node.op == ScalarOp::div || node.op == ScalarOp::sqrt ||
+                       node.op == ScalarOp::rsqrt || node.op == ScalarOp::reciprocal;
+  if (divides && is_float(node.dtype)) {
+    body.divider += ns;
+    body.alu += model_.op(ScalarOp::add) * registers;
+  } else {
+    body.alu += ns;
+  }
+}
+
+}  // namespace rlx::cost

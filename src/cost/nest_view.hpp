@@ -1,0 +1,80 @@
+// What both forms of nests, passes and windows, ask about a nest when their work is estimated.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/llvm/nest_plan.hpp"
+#include "cost/kernel_work.hpp"
+
+namespace rlx::cost {
+
+/// What is executed for one vector of points, or once for each row of vectors.
+struct Body {
+  double alu = 0;      ///< ns in the vector units
+  double divider = 0;  ///< ns in the unit of divisions and roots, which works beside the others
+  double loads = 0;    ///< accesses of a register's width
+  double stores = 0;
+  double other = 0;  ///< ns of addresses and loops
+
+  Body operator+(const Body& b) const {
+    return {alu + b.alu, divider + b.divider, loads + b.loads, stores + b.stores, other + b.other};
+  }
+  Body operator*(double n) const {
+    return {alu * n, divider * n, loads * n, stores * n, other * n};
+  }
+
+  /// Where everything overlaps.
+  double longest(const MachineModel& model) const {
+    return std::max({alu, divider, other, loads / model.loads_per_cycle * model.cycle,
+                     stores / model.stores_per_cycle * model.cycle});
+  }
+  double ns(const MachineModel& model) const {
+    const double load_ns = loads / model.loads_per_cycle * model.cycle;
+    const double store_ns = stores / model.stores_per_cycle * model.cycle;
+    const double most = longest(model);
+    return most + 0.1 * (alu + divider + other + load_ns + store_ns - most);
+  }
+};
+
+/// A nest as its code is cut, with the sizes that its work is counted in.
+class NestView {
+ protected:
+  NestView(const loop::Nest& nest, std::span<const loop::Buffer> buffers, const MachineModel& model,
+           bool rows)
+      : plan_(codegen::plan_nest(nest, model.machine, rows)),
+        nest_(plan_.nest),
+        buffers_(buffers),
+        model_(model) {}
+  NestView(const NestView&) = delete;
+  NestView& operator=(const NestView&) = delete;
+
+  static std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
+  double extent(int dim) const {
+    return static_cast<double>(nest_.extents[static_cast<std::size_t>(dim)]);
+  }
+  double points_of(codegen::DimSet dims) const;
+  bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
+  double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
+  /// Registers of one vector of elements.
+  double registers_of(DType dtype) const;
+  /// Registers of 64 bytes that lie across two lines take twice as long.
+  bool is_aligned(const loop::Access& access, DType dtype) const;
+  /// Every guard becomes bounds of a reduced dim.
+  bool is_clipped(const loop::Guard& guard) const;
+  /// Taking one more element into a running value, ns for a register.
+  double step_ns(const ScalarNode& node) const;
+  /// Adds a node's operation on `registers` registers.
+  void add_node(Body& body, const ScalarNode& node, double registers) const;
+
+  const codegen::NestPlan plan_;
+  const loop::Nest& nest_;
+  std::span<const loop::Buffer> buffers_;
+  const MachineModel& model_;
+};
+
+/// Work of a nest whose sums over a window stay in registers; false if it is no such nest.
+bool add_window(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+                const MachineModel& model);
+
+}  // namespace rlx::cost

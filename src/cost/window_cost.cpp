@@ -1,0 +1,202 @@
+// The work of windows: tiles of neighbouring columns whose sums stay in registers.
+#include "cost/nest_view.hpp"
+
+namespace rlx::cost {
+namespace {
+
+using codegen::DimSet;
+
+class WindowCost : public NestView {
+ public:
+  WindowCost(const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+             const MachineModel& model)
+      : NestView(nest, buffers, model, false) {}
+
+  bool add_to(KernelWork& work) {
+    if (!is_window()) return false;
+    add_windows();
+    work.items = static_cast<double>(plan_.items);
+    work.streamed[1] += streamed_;
+    work.compute += compute_;
+    work.overhead += overhead_ + work.items * model_.item;
+    return true;
+  }
+
+ private:
+  bool is_window() const {
+    if (plan_.levels != 1 || plan_.vector_is_reduced() || nest_.parallel_dims < 2) return false;
+    if (plan_.points(nest_.parallel_dims, plan_.rank()) > 512) return false;
+    // Guards along the lanes stay masks, which windows do not have.
+    const auto plain = [&](const loop::Access& access) {
+      const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
+      return access.indirect.empty() && (along == 0 || along == 1) &&
+             std::all_of(access.guards.begin(), access.guards.end(),
+                         [&](const loop::Guard& guard) { return is_clipped(guard); });
+    };
+    int sums = 0;
+    for (std::size_t i = 0; i < nest_.nodes.size(); ++i) {
+      const ScalarNode& node = nest_.nodes[i];
+      sums += node.op == ScalarOp::reduce;
+      const bool position =
+          node.op == ScalarOp::reduce &&
+          (node.reduce_kind == ReduceKind::argmin || node.reduce_kind == ReduceKind::argmax);
+      const bool index =
+          node.op == ScalarOp::domain_index && (plan_.reduced_dims() >> node.index & 1);
+      if (position || index) return false;
+    }
+    if (sums > 2) return false;
+    for (const loop::Store& store : nest_.stores) {
+      const DimSet dims =
+          plan_.node_dims[at(store.node)] | codegen::dims_of(store.access, plan_.node_dims);
+      if ((dims & plan_.reduced_dims()) || !plain(store.access)) return false;
+    }
+    return std::all_of(nest_.accesses.begin(), nest_.accesses.end(), plain);
+  }
+
+  int column_dim() const {
+    int best = -1;
+    const std::vector<std::int64_t>& strides = nest_.stores.front().access.strides;
+    for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
+      if (dim == plan_.vector_dim) continue;
+      const auto stride = [&](int d) { return std::abs(strides[static_cast<std::size_t>(d)]); };
+      if (best < 0 || stride(dim) <= stride(best)) best = dim;
+    }
+    return best;
+  }
+
+  /// The share of (point, tap) pairs that lie inside, over all guards of loads.
+  double share_inside() const {
+    double share = 1;
+    std::vector<loop::Guard> seen;
+    for (const loop::Access& access : nest_.accesses) {
+      for (const loop::Guard& guard : access.guards) {
+        if (std::find(seen.begin(), seen.end(), guard) != seen.end()) continue;
+        seen.push_back(guard);
+        share *= inside_of(guard);
+      }
+    }
+    return share;
+  }
+  double inside_of(const loop::Guard& guard) const {
+    std::vector<std::int64_t> values{guard.offset};
+    for (int dim = 0; dim < plan_.rank(); ++dim) {
+      const std::int64_t c = guard.coefficients[static_cast<std::size_t>(dim)];
+      if (c == 0) continue;
+      const std::int64_t count = nest_.extents[static_cast<std::size_t>(dim)];
+      if (static_cast<std::int64_t>(values.size()) * count > 1 << 16) return 1;
+      std::vector<std::int64_t> next;
+      for (const std::int64_t value : values) {
+        for (std::int64_t i = 0; i < count; ++i) next.push_back(value + c * i);
+      }
+      values = std::move(next);
+    }
+    const auto inside = std::count_if(values.begin(), values.end(), [&](std::int64_t value) {
+      return value >= 0 && value < guard.extent;
+    });
+    return static_cast<double>(inside) / static_cast<double>(values.size());
+  }
+
+  void add_windows() {
+    const int column = column_dim();
+    double sums = 0;
+    for (const ScalarNode& node : nest_.nodes) sums += node.op == ScalarOp::reduce;
+    const double most = std::floor((model_.machine.registers > 16 ? 8 : 6) / std::max(sums, 1.0));
+    const double columns = extent(column), registers = vectors_of(extent(plan_.vector_dim));
+    double tiles = std::ceil(columns / most);
+    const double tile = std::ceil(columns / tiles);
+    tiles = std::ceil(columns / tile);
+    double vectors = 1;
+    for (double v = 1; v * tile <= most; ++v) {
+      if (std::fmod(registers, v) == 0) vectors = v;
+    }
+    const double others = points_of(((DimSet{1} << nest_.parallel_dims) - 1) &
+                                    ~(DimSet{1} << plan_.vector_dim) & ~(DimSet{1} << column));
+    const double taps = points_of(plan_.reduced_dims());
+    const double blocks = others * tiles * registers / vectors;
+    const double steps = blocks * taps * share_inside();  // a tap of a tile
+    // What a tap of a tile loads and computes.
+    Body body;
+    const double tap_run = extent(plan_.rank() - 1);
+    for (const ScalarNode& node : nest_.nodes) {
+      const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
+      if (node.op == ScalarOp::reduce) {
+        body.alu += step_ns(node) * tile * vectors;
+        if (step_ns(node) == 0)
+          body.alu +=
+              model_.op(ScalarOp::add) * tile * vectors - model_.op(ScalarOp::mul) * tile * vectors;
+        continue;
+      }
+      if (!(dims & plan_.reduced_dims())) continue;
+      const bool along_column = dims >> column & 1;
+      const double wide = varies(dims) ? vectors : 1;
+      if (node.op == ScalarOp::load) {
+        const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
+        const auto step =
+            static_cast<double>(std::abs(access.strides[static_cast<std::size_t>(column)]));
+        const auto tap = static_cast<double>(
+            std::abs(access.strides[static_cast<std::size_t>(plan_.rank() - 1)]));
+        double places = along_column ? tile : 1;
+        if (along_column && tap > 0) {
+          places = std::min(tile, ((tile - 1) * std::max(1.0, step / tap) + tap_run) / tap_run);
+        }
+        const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
+        body.loads += places * wide * registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
+        continue;
+      }
+      const bool fused = node.op == ScalarOp::mul;
+      body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile : 1) * wide *
+                  (fused ? 1 : registers_of(node.dtype));
+    }
+    // Behind the window: what is computed from the sums, and the stores.
+    Body once;
+    for (const ScalarNode& node : nest_.nodes) {
+      const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
+      if ((dims & plan_.reduced_dims()) || node.op == ScalarOp::reduce) continue;
+      if (node.op == ScalarOp::load) {
+        once.loads += varies(dims) ? 1 : 0.2;
+      } else if (varies(dims)) {
+        once.alu += node_ns(node, nest_.nodes, model_) * registers_of(node.dtype);
+      }
+    }
+    once.stores += static_cast<double>(nest_.stores.size());
+    // All of a block overlaps: its sums are independent of each other.
+    Body block;
+    const double ends = blocks * tile * vectors;
+    block.alu = steps * body.alu + ends * once.alu;
+    block.loads = steps * body.loads + ends * once.loads;
+    block.stores = ends * once.stores;
+    compute_ += block.longest(model_);
+    add_rows_again(column);
+    overhead_ += blocks * (0.5 + 0.3 * taps / tap_run) * model_.loop;
+  }
+
+  /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
+  /// all of them.
+  void add_rows_again(int column) {
+    double rows = 1;
+    for (int dim = nest_.parallel_dims; dim + 1 < plan_.rank(); ++dim) rows *= extent(dim);
+    for (const loop::Access& access : nest_.accesses) {
+      const auto stride = [&](int dim) {
+        return std::abs(access.strides[static_cast<std::size_t>(dim)]);
+      };
+      if (stride(column) == 0 || stride(plan_.rank() - 1) == 0) continue;
+      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+      const double element = static_cast<double>(size_of(buffer.dtype));
+      const double row = extent(column) * static_cast<double>(stride(column)) * element;
+      if (rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0])) continue;
+      streamed_ += (rows - 1) * panel_time[1] * static_cast<double>(buffer.elements) * element;
+    }
+  }
+
+  double compute_ = 0, overhead_ = 0;
+  double streamed_ = 0;  ///< bytes that come from L2 again
+};
+
+}  // namespace
+
+bool add_window(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+                const MachineModel& model) {
+  return WindowCost(nest, buffers, model).add_to(work);
+}
+
+}  // namespace rlx::cost
