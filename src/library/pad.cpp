@@ -60,9 +60,11 @@ class PadKernel final : public Kernel {
       }
       const std::byte* const from = x + static_cast<std::size_t>(offset) * size_;
       place(to, from, fill, 0, begin_);
-      std::memcpy(to + static_cast<std::size_t>(begin_) * block_,
-                  from + static_cast<std::size_t>(begin_ - low_[axis_]) * block_,
-                  static_cast<std::size_t>(end_ - begin_) * block_);
+      if (begin_ < end_) {
+        std::memcpy(to + static_cast<std::size_t>(begin_) * block_,
+                    from + static_cast<std::size_t>(begin_ - low_[axis_]) * block_,
+                    static_cast<std::size_t>(end_ - begin_) * block_);
+      }
       place(to, from, fill, end_, out_[axis_]);
     }
   }
