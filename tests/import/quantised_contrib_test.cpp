@@ -5,6 +5,7 @@
 #include "model_builder.hpp"
 #include "rlx/import.hpp"
 #include "rlx/ops.hpp"
+#include "rlx/rlx.hpp"
 
 namespace rlx::test {
 namespace {
