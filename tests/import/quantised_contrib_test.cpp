@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "graph/elementwise_eval.hpp"
+#include "graph/op_info.hpp"
 #include "model_builder.hpp"
 #include "rlx/import.hpp"
 #include "rlx/ops.hpp"
-#include "rlx/rlx.hpp"
 
 namespace rlx::test {
 namespace {
@@ -29,7 +29,7 @@ std::vector<std::int64_t> outputs(const Message& the_node, std::vector<Message> 
   const Graph graph = import_onnx(model_message(parts).span(), {}).value();
   Tensor input(u8, {2, 2});
   for (std::size_t i = 0; i < 4; ++i) input.mutable_data()[i] = static_cast<std::byte>(x[i]);
-  const Tensor y = evaluate_graph(graph, {input}).value()[0];
+  const Tensor y = evaluate_graph(graph, std::vector<Tensor>{input}).value()[0];
   EXPECT_EQ(y.dtype(), u8);
   std::vector<std::int64_t> values;
   for (std::int64_t i = 0; i < y.elements(); ++i)
