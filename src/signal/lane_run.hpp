@@ -171,24 +171,27 @@ struct LaneRun {
     for (std::int64_t k = 0; k < count; ++k) row[k] *= job.bin_factors[k];
   }
 
-  template <int split>
+  /// fetched: the lines of the next group are on their way while one is worked on.
+  template <int split, bool fetched>
   static void run_split(const Job<T>& job, const T* in, T* out, std::int64_t begin,
                         std::int64_t end, void* scratch) {
     using Split = SplitLines<T, lanes, split>;
     const Tables<T>& tables = job.tables;
     C* const buffer = static_cast<C*>(scratch);
     for (std::int64_t group = begin; group < end; ++group) {
-      T* rows[lanes];
+      T *rows[lanes], *bins[lanes], *next[lanes];
       const std::int64_t first = group * Split::each;
       Access::addresses(job.in, const_cast<T*>(in), first, job.lines, rows, split);
-      Split::load(rows, tables.n, buffer, tables.position);
+      Access::addresses(job.in, const_cast<T*>(in), first + (group + 1 < end ? Split::each : 0),
+                        job.lines, next, split);
+      Access::addresses(job.out, out, first, job.lines, bins, split);
+      Split::template load<fetched>(rows, tables.n, buffer, tables.position, bins);
       const C* const own = Stages<T, lanes>::transform(tables, buffer, buffer + tables.slots);
-      Access::addresses(job.out, out, first, job.lines, rows, split);
       const int there =
           job.lines - first < Split::each ? static_cast<int>(job.lines - first) : Split::each;
-      Split::store(job, own, rows, there);
+      Split::template store<fetched>(job, own, bins, there, next);
       for (int line = 0; job.real_input && line < there; ++line)
-        Split::split_real(job, rows[line * split]);
+        Split::split_real(job, bins[line * split]);
     }
   }
   /// By as many lanes a line as the job says.
@@ -197,7 +200,12 @@ struct LaneRun {
                            std::int64_t end, void* scratch) {
     if constexpr (split <= lanes && split <= 16) {
       if (job.split != split) return run_by_split<2 * split>(job, in, out, begin, end, scratch);
-      run_split<split>(job, in, out, begin, end, scratch);
+      // Lines that the caches hold need no fetching.
+      constexpr std::int64_t held = 1 << 21;
+      const std::int64_t bytes =
+          job.lines * job.tables.n * split * 2 * static_cast<std::int64_t>(sizeof(T));
+      const auto run_all = bytes > held ? run_split<split, true> : run_split<split, false>;
+      run_all(job, in, out, begin, end, scratch);
     }
   }
 

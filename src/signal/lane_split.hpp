@@ -11,10 +11,15 @@ struct SplitLines {
   using C = ComplexLanes<V>;
   static constexpr int each = lanes / split;  ///< lines side by side
 
-  /// Point j of the lanes goes to to[position[j]].
-  static void load(T* const* rows, std::int64_t count, C* to, const std::int32_t* position) {
+  /// Point j of the lanes goes to to[position[j]]. fetched: meanwhile the lines at `next` come into
+  /// the second cache, where the bins will be stored.
+  template <bool fetched>
+  static void load(T* const* rows, std::int64_t count, C* to, const std::int32_t* position,
+                   T* const* next) {
     constexpr int numbers = 2 * split;  // of a line that become one point of its lanes
     for (std::int64_t j = 0; j < count; ++j) {
+      for (int line = 0; fetched && line < each; ++line)
+        fetch<numbers, true>(next[line * split] + numbers * j);
       const auto from = [=](int line) __attribute__((always_inline)) {
         return rows[line * split] + numbers * j;
       };
@@ -30,8 +35,11 @@ struct SplitLines {
     }
   }
 
-  /// Bins of the lanes' own points, `count` each, become bins of the lines.
-  static void store(const Job<T>& job, const C* own, T* const* rows, int line_count) {
+  /// Bins of the lanes' own points, `count` each, become bins of the lines. fetched: meanwhile the
+  /// lines at `next` come into the second cache, to be read.
+  template <bool fetched>
+  static void store(const Job<T>& job, const C* own, T* const* rows, int line_count,
+                    T* const* next) {
     const std::int64_t count = job.tables.n;
     const T* twiddles = job.split_twiddles;
     for (std::int64_t k = 0; k < count; k += lanes, twiddles += 2 * (split - 1) * lanes) {
@@ -45,10 +53,20 @@ struct SplitLines {
       transpose<T, lanes>(re);
       transpose<T, lanes>(im);
       const std::int64_t there = count - k < lanes ? count - k : lanes;
-      for (int line = 0; line < line_count; ++line)
+      for (int line = 0; line < line_count; ++line) {
+        if constexpr (fetched) fetch<2 * split * lanes, false>(next[line * split] + 2 * split * k);
         join(job, re + line * split, im + line * split, twiddles, rows[line * split] + 2 * k,
              there);
+      }
     }
+  }
+
+  /// `count` numbers, to be written or read.
+  template <int count, bool written>
+  static inline __attribute__((always_inline)) void fetch(const T* from) {
+    constexpr int step = 64 / static_cast<int>(sizeof(T));
+#pragma GCC unroll 32
+    for (int i = 0; i < count; i += step) __builtin_prefetch(from + i, written, 2);
   }
 
   /// The same of one line: re[q], im[q] are neighbouring bins of lane q, `there` of which count.
