@@ -61,6 +61,17 @@ GivenAnswers given_answers() {
   return variable ? answers_of(variable) : GivenAnswers();
 }
 
+}  // namespace
+
+std::string plan_settings(const CompileOptions& options) {
+  std::string text = fusion_is_disabled(options) ? "apart" : "fused";
+  for (const auto& [question, answer] : given_answers())
+    text += fmt::format("\n{}={}", question, answer ? "yes" : "no");
+  return text;
+}
+
+namespace {
+
 passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOptions& options) {
   const cost::MachineModel* model = backend.model();
   if (!model || options.precision == Precision::f32) return {};

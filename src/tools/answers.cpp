@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+
+#include "base/error.hpp"
+#include "graph/questions.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -34,6 +38,20 @@ void add_answer_option(CLI::App& app) {
       ->trigger_on_parse()
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+Status check_answers(const CompiledGraph& program) {
+  const char* const answers = std::getenv("RLX_ANSWERS");
+  if (!answers) return {};
+  const Result<Explanation> plan = program.explain();
+  if (!plan.ok()) return {};
+  for (const auto& [question, answer] : answers_of(answers)) {
+    const auto is_it = [&](const FusionQuestion& asked) { return asked.what == question; };
+    if (std::ranges::none_of(plan->questions, is_it))
+      return bad_input("The plan asks no question ({}); rlx explain names those that it asks.",
+                       question);
+  }
+  return {};
 }
 
 }  // namespace rlx::tools

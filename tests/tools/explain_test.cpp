@@ -96,6 +96,20 @@ TEST_F(Explain, without_fusion_nothing_is_asked) {
   EXPECT_GT(apart["plan_io"]["device_traffic_bytes"], fused["plan_io"]["device_traffic_bytes"]);
 }
 
+TEST_F(Explain, answers_can_be_given) {
+  const json before = explained();
+  const std::string question = before["questions"][0]["what"];
+  ASSERT_TRUE(before["questions"][0]["fused"]);
+  const json after = explained({"--answer", question + "=no"});
+  EXPECT_FALSE(after["questions"][0]["fused"]);
+  EXPECT_GT(after["kernels"].size(), before["kernels"].size());
+  const Called unknown = call_rlx({"explain", model, "--answer", "what=no"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("The plan asks no question (what)"));
+  const Called neither = call_rlx({"explain", model, "--answer", question + "=maybe"});
+  EXPECT_EQ(neither.exit_code, 2);
+}
+
 TEST_F(Explain, measured_times_stand_beside_predicted_ones) {
   const json document = explained({"--measure"});
   EXPECT_GT(document["measured_ms"], 0);
