@@ -131,6 +131,23 @@ TEST(Onnx, MakesWeightsParamsAndNumbersConstants) {
   EXPECT_EQ(y[0].as<float>()[7], 30);
 }
 
+TEST(Onnx, LeavesQuantisedWeightsTheirBytes) {
+  constexpr int onnx_int8 = 3;
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{2}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.initializers = {tensor("w", onnx_int8, {2}, std::string("\x04\xfe", 2)),
+                        tensor("scale", onnx_float, {}, raw_floats({0.5F}))};
+  parts.nodes = {node("DequantizeLinear", {"w", "scale"}, {"real"}),
+                 node("Mul", {"x", "real"}, {"y"})};
+  const Graph graph = import(model_message(parts));
+  EXPECT_EQ(count<op::Dequantize>(graph), 1);
+  const Tensor x = Tensor::of<float>({2}, {3, 5});
+  const auto y = evaluate_graph(graph, std::vector<Tensor>{x}).value();
+  EXPECT_EQ(y[0].as<float>()[0], 6);
+  EXPECT_EQ(y[0].as<float>()[1], -5);
+}
+
 TEST(Onnx, FillsLargeShapesWithoutMaterialising) {
   GraphParts parts;
   parts.outputs = {value_info("y", onnx_float, {})};

@@ -158,6 +158,8 @@ Value NodeContext::folded(Value value) const {
     if (!has(i)) continue;
     if (is_sequence(i) || !graph().node(in(i).id()).op.is<op::Constant>()) return value;
   }
+  // Products multiply quantised weights as the bytes that they are.
+  if (graph().node(value.id()).op.is<op::Dequantize>()) return value;
   if (value.type().is_static() && value.type().elements() > max_folded_elements) return value;
   auto constant = graph().constant_value(value.id(), max_folded_elements);
   return constant ? graph().constant(*std::move(constant)) : value;
