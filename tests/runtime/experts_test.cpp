@@ -454,15 +454,17 @@ TEST_P(Experts, plain_matrices_in_a_file_leave_memory_to_the_mask) {
       values[i] = scale * static_cast<float>(i * 7919 % 1009);
     return values;
   };
-  const double before = resident_mebibytes();
-  CompiledGraph program = [&] {
+  const auto compiled = [&] {
     Graph graph;
     const Value x = graph.input("x", f32, {4, Dim(size)});
     const Tensor plain = Tensor::of<float>({experts, size, size}, matrices(0.001f));
     const Value w = graph.param("w", f32, {experts, size, size}, in_file(plain).value());
     graph.output("y", grouped_matmul(x, w, graph.input("chosen", i32, {4})));
     return session.compile(graph).value();
-  }();
+  };
+  (void)compiled();  // what the code generator takes is taken before, and its kernels are cached
+  const double before = resident_mebibytes();
+  CompiledGraph program = compiled();
   ExpertMask mask(static_cast<std::size_t>(experts), false);
   std::fill_n(mask.begin(), 4, true);
   ASSERT_TRUE(program.set_moe_resident_experts(mask).ok());

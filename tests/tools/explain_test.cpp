@@ -98,11 +98,13 @@ TEST_F(Explain, without_fusion_nothing_is_asked) {
 
 TEST_F(Explain, answers_can_be_given) {
   const json before = explained();
-  const std::string question = before["questions"][0]["what"];
-  ASSERT_TRUE(before["questions"][0]["fused"]);
+  const json& last = before["questions"].back();
+  const std::string question = last["what"];
+  ASSERT_TRUE(last["fused"]);
   const json after = explained({"--answer", question + "=no"});
-  EXPECT_FALSE(after["questions"][0]["fused"]);
-  EXPECT_GT(after["kernels"].size(), before["kernels"].size());
+  for (const json& asked : after["questions"])
+    EXPECT_TRUE(asked["what"] != question || !asked["fused"]) << asked;
+  EXPECT_NE(after["kernels"], before["kernels"]);
   const Called unknown = call_rlx({"explain", model, "--answer", "what=no"});
   EXPECT_EQ(unknown.exit_code, 3);
   EXPECT_THAT(unknown.err, HasSubstr("The plan asks no question (what)"));
