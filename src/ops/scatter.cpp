@@ -14,8 +14,14 @@ namespace {
 
 using Types = Result<std::vector<Type>>;
 
+/// Integers wrap.
 template <class W>
 W combine(ScatterMode mode, const W& old, const W& update) {
+  if constexpr (std::is_integral_v<W>) {
+    const auto a = static_cast<std::uint64_t>(old), b = static_cast<std::uint64_t>(update);
+    if (mode == ScatterMode::add) return static_cast<W>(a + b);
+    if (mode == ScatterMode::mul) return static_cast<W>(a * b);
+  }
   switch (mode) {
     case ScatterMode::add: return old + update;
     case ScatterMode::mul: return old * update;
