@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 
 #include "base/error.hpp"
 #include "cost/composite_gate.hpp"
@@ -123,10 +124,18 @@ double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
 /// Asks the device's cost model which form of a convolution is faster, and notes its answers.
 passes::Faster by_prediction(const Backend& backend, const CompileOptions& options,
                              const GivenAnswers& given, double nearer, StaticProgram& program) {
-  return [&backend, &options, &given, nearer, &program](const Node& node, const Graph& direct,
-                                                        const Graph& points) {
-    const auto alone = backend.predicted_ns(direct, options.threads);
-    const auto by_points = backend.predicted_ns(points, options.threads);
+  // Networks repeat their layers: each different one is planned once.
+  std::map<std::string, std::pair<Result<double>, Result<double>>> predicted;
+  return [&backend, &options, &given, nearer, &program, predicted](
+             const Node& node, const Graph& direct, const Graph& points) mutable {
+    std::string layer = print(direct);
+    auto known = predicted.find(layer);
+    if (known == predicted.end()) {
+      std::pair both(backend.predicted_ns(direct, options.threads),
+                     backend.predicted_ns(points, options.threads));
+      known = predicted.emplace(std::move(layer), std::move(both)).first;
+    }
+    const auto& [alone, by_points] = known->second;
     if (!alone.ok() || !by_points.ok()) return false;
     constexpr double weights_of_points = 16.0 / 9;
     const double saved = weight_bytes(direct) * nearer;
