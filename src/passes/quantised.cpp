@@ -49,7 +49,7 @@ class Quantised {
     if (!quantize || !is_byte(quantize->dtype) || quantize->block != 0) return false;
     const Steps steps{quantize->dtype, node.inputs[1],
                       node.inputs.size() > 2 ? node.inputs[2] : ValueId()};
-    if (graph_.type(steps.scale).elements() != 1 || !is_weight(steps.scale)) return false;
+    if (graph_.type(steps.scale).elements() != 1 || !is_positive(steps.scale)) return false;
     if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(steps.scale).dtype != f32)
       return false;
     const auto bytes = bytes_of(rewriter, node.inputs[0], steps, 0);
@@ -61,6 +61,12 @@ class Quantised {
  private:
   const Node& node(ValueId id) const { return graph_.node(id); }
   bool is_weight(ValueId id) const { return weight_only_[static_cast<std::size_t>(id.node)]; }
+  /// Of a number that is known: only then bytes are in the order of what they stand for.
+  bool is_positive(ValueId id) const {
+    const auto* constant = node(id).op.as<op::Constant>();
+    return constant &&
+           load_datum(constant->value.dtype(), constant->value.data(), 0).number.real() > 0;
+  }
   static Value at(Rewriter& rewriter, ValueId id) {
     return id.node < 0 ? Value() : rewriter.target().handle(rewriter(id));
   }

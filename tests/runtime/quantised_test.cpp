@@ -84,6 +84,19 @@ TEST(Quantised, integer_matmuls_are_exact) {
   }
 }
 
+// Negative steps turn the order of bytes around.
+TEST(Quantised, steps_of_either_sign_are_right) {
+  for (const double step : {0.25, -0.25}) {
+    SCOPED_TRACE(step);
+    Graph graph;
+    const Value scale = graph.constant(f32, step), zero = graph.constant(u8, 100);
+    const Value x = graph.input("x", u8, {3, 40});
+    const Value real = graph.add_one(op::Dequantize{}, {x, scale, zero});
+    graph.output("y", graph.add_one(op::Quantize{.dtype = u8}, {relu(real), scale, zero}));
+    EXPECT_EQ(largest_difference(graph, 5), 0);
+  }
+}
+
 TEST(Quantised, integer_convolutions_are_exact) {
   std::mt19937 random(12);
   for (std::uint32_t round = 0; round < 12; ++round) {
