@@ -130,9 +130,7 @@ std::string feature_text(const CpuFeatures& f, Isa isa) {
   return text;
 }
 
-}  // namespace
-
-CpuFacts host_cpu() {
+CpuFacts read_cpu() {
   CpuFacts cpu;
 #if defined(__x86_64__)
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -163,6 +161,14 @@ CpuFacts host_cpu() {
   features.avxvnni = bit(a7_1, 4);
   if (vectors_512) read_avx512(b7, c7, d7, a7_1, features);
 #endif
+  return cpu;
+}
+
+}  // namespace
+
+CpuFacts host_cpu() {
+  // Virtual machines answer each question in microseconds.
+  static const CpuFacts cpu = read_cpu();
   return cpu;
 }
 

@@ -33,13 +33,22 @@ class Pieces {
   };
 
   explicit Pieces(const Plan& plan) : ranges_(plan.buffers.size()) {
+    // Pages; more where a run touches so much that where a page lies decides nothing.
+    double touched = 0;
+    for (const Step& step : plan.steps) {
+      for (const std::int32_t buffer : step.buffers)
+        touched += static_cast<double>(plan.buffers[static_cast<std::size_t>(buffer)].bytes());
+    }
+    while (touched > most_pieces * static_cast<double>(piece_bytes_) &&
+           piece_bytes_ < largest_piece_bytes)
+      piece_bytes_ *= 2;
     const std::size_t arena = pieces_of(plan.arena_bytes);
-    bytes_.assign(arena, static_cast<double>(piece_bytes));
+    bytes_.assign(arena, static_cast<double>(piece_bytes_));
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
       const BufferPlan& buffer = plan.buffers[i];
       if (buffer.bytes() <= 0 || buffer.storage == Storage::worker) continue;
       if (buffer.storage == Storage::arena) {
-        const auto first = static_cast<std::size_t>(buffer.offset / piece_bytes);
+        const auto first = static_cast<std::size_t>(buffer.offset / piece_bytes_);
         ranges_[i] = {first, std::max(pieces_of(buffer.offset + buffer.bytes()), first + 1)};
         continue;
       }
@@ -69,12 +78,14 @@ class Pieces {
   double bytes(std::size_t piece) const { return bytes_[piece]; }
 
  private:
-  static constexpr std::int64_t piece_bytes = 4096;
-  static std::size_t pieces_of(std::int64_t bytes) {
-    return static_cast<std::size_t>((std::max<std::int64_t>(bytes, 0) + piece_bytes - 1) /
-                                    piece_bytes);
+  static constexpr double most_pieces = 8192;
+  static constexpr std::int64_t largest_piece_bytes = 32 << 10;
+  std::size_t pieces_of(std::int64_t bytes) const {
+    return static_cast<std::size_t>((std::max<std::int64_t>(bytes, 0) + piece_bytes_ - 1) /
+                                    piece_bytes_);
   }
 
+  std::int64_t piece_bytes_ = 4096;
   std::vector<Range> ranges_;
   std::vector<double> bytes_;
 };
@@ -88,10 +99,14 @@ class TouchOrder {
   /// Bytes of other pieces touched since this one; negative: it was never touched.
   double distance(std::size_t piece) const {
     if (last_[piece] == never) return -1;
-    return sums_.before(now_) - sums_.before(last_[piece]);
+    return total_ - sums_.before(last_[piece]);
   }
   void touch(std::size_t piece) {
-    if (last_[piece] != never) sums_.add(last_[piece], -pieces_.bytes(piece));
+    if (last_[piece] == never) {
+      total_ += pieces_.bytes(piece);
+    } else {
+      sums_.add(last_[piece], -pieces_.bytes(piece));
+    }
     last_[piece] = now_;
     sums_.add(now_++, pieces_.bytes(piece));
   }
@@ -102,6 +117,7 @@ class TouchOrder {
   PrefixSums sums_;
   std::vector<std::size_t> last_;
   std::size_t now_ = 0;
+  double total_ = 0;  ///< bytes of all pieces touched so far
 };
 
 /// Adds bytes to the levels that they are found in. Caches forget neither the oldest line first nor

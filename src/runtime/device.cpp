@@ -11,6 +11,7 @@
 #include "rlx/calibration.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/ops.hpp"
+#include "runtime/session.hpp"
 
 namespace rlx {
 namespace {
@@ -33,23 +34,24 @@ std::string reason_against(const Graph& graph) {
 }
 
 /// Calibrated where the cache folder has the figures, else the preset. Measures nothing.
-std::optional<BackendCostModel> cost_model_of(const DeviceInfo& info) {
+std::optional<BackendCostModel> cost_model_of(const DeviceInfo& info, int threads) {
   if (info.available) {
     const Result<Calibration> calibration = Calibration::load(info.device);
     if (calibration.ok()) return calibration->cost_model();
   }
-  return BackendCostModel::preset(info.device, default_thread_count());
+  return BackendCostModel::preset(info.device, threads);
 }
 
 std::vector<DeviceFacts> facts_of_this_machine(const Graph& graph) {
   std::vector<DeviceFacts> facts;
   const std::string against = reason_against(graph);
+  const int threads = default_thread_count();
   for (const DeviceInfo& info : devices()) {
     facts.push_back({.device = info.device,
                      .available = info.available,
                      .runs_graph = against.empty(),
                      .reason = info.available ? against : info.reason,
-                     .model = cost_model_of(info)});
+                     .model = cost_model_of(info, threads)});
   }
   return facts;
 }
@@ -136,6 +138,16 @@ std::vector<Device> devices_for(const Graph& graph) {
     if (facts.available && facts.runs_graph) list.push_back(facts.device);
   }
   return list;
+}
+
+std::optional<Device> only_device_for(const Graph& graph, const DevicePolicy& policy) {
+  if (backends().size() != 1) return std::nullopt;
+  const Device device = backends().front().device;
+  const auto full = with_environment(policy);
+  const bool undecided = full.ok() && full->allow.empty() && full->deny.empty() &&
+                         (full->asked == Device::automatic || full->asked == device);
+  if (!undecided || !reason_against(graph).empty()) return std::nullopt;
+  return device;
 }
 
 Result<DeviceChoice> choose_device(const Graph& graph, const DevicePolicy& policy) {

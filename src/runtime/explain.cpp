@@ -158,7 +158,13 @@ Result<Explanation> CompiledGraph::explain() const {
   else parts = impl_->last_stage->programs();
   Explanation explanation;
   for (const StaticProgram* part : parts) add_part(*part, explanation);
-  explanation.devices = impl_->session->choice;
+  if (impl_->session->choice) {
+    explanation.devices = *impl_->session->choice;
+  } else {
+    DevicePolicy policy = impl_->session->options.devices;
+    policy.asked = impl_->session->asked;
+    RLX_ASSIGN(explanation.devices, choose_device(*parts.front()->hir_graph, policy));
+  }
   // The plan tells more than the graph did when the device was chosen.
   for (DeviceChoice::Candidate& candidate : explanation.devices.candidates) {
     if (candidate.device == explanation.devices.device)

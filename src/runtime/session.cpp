@@ -14,15 +14,25 @@ Result<Backend*> Session::Impl::open(const Graph& graph) {
   if (backend) return backend.get();
   DevicePolicy policy = options.devices;
   policy.asked = asked;
+  const BackendOptions asked_of_backend{options.threads, options.spin, options.memory_limit_bytes,
+                                        Log(options.log, options.log_level)};
+  if (const auto only = only_device_for(graph, policy)) {
+    // A device that cannot be opened is told of as the choice tells it.
+    auto opened = backends().front().open(asked_of_backend);
+    if (opened.ok()) {
+      backend = *std::move(opened);
+      chosen = *only;
+      return backend.get();
+    }
+  }
   RLX_ASSIGN(choice, choose_device(graph, policy));
   for (const BackendEntry& entry : backends()) {
-    if (entry.device != choice.device) continue;
-    RLX_ASSIGN(backend, entry.open({options.threads, options.spin, options.memory_limit_bytes,
-                                    Log(options.log, options.log_level)}));
+    if (entry.device != choice->device) continue;
+    RLX_ASSIGN(backend, entry.open(asked_of_backend));
     chosen = entry.device;
     return backend.get();
   }
-  return not_available("The device ({}) is not available: not built in.", name_of(choice.device));
+  return not_available("The device ({}) is not available: not built in.", name_of(choice->device));
 }
 
 Session::Session(Device device, SessionOptions options) : impl_(std::make_shared<Impl>()) {

@@ -7,6 +7,7 @@
 
 namespace rlx::tools {
 std::optional<std::int64_t> allocations_so_far() { return std::nullopt; }
+void count_allocation() {}
 }  // namespace rlx::tools
 
 #else
@@ -19,8 +20,10 @@ std::optional<std::int64_t> allocations_so_far() { return std::nullopt; }
 
 namespace {
 
-// Constant-initialised: malloc is called before any constructor runs.
+// Constant-initialised: malloc is called before any constructor runs. Nothing is counted before
+// somebody asks: all threads share the number, and a compile allocates a million times.
 constinit std::atomic<std::int64_t> count{0};
+constinit std::atomic<bool> is_watched{false};
 
 // The next function of that name. dlsym may allocate while it looks: that call gets null, which it
 // copes with.
@@ -30,7 +33,8 @@ class Next {
   explicit constexpr Next(const char* name) : name_(name) {}
 
   Function get() {
-    count.fetch_add(1, std::memory_order_relaxed);
+    if (is_watched.load(std::memory_order_relaxed)) [[unlikely]]
+      count.fetch_add(1, std::memory_order_relaxed);
     Function found = found_.load(std::memory_order_acquire);
     if (found) [[likely]]
       return found;
@@ -91,7 +95,15 @@ RLX_EXPORTED int posix_memalign(void** memory, std::size_t alignment, std::size_
 }
 
 namespace rlx::tools {
-std::optional<std::int64_t> allocations_so_far() { return count.load(); }
+std::optional<std::int64_t> allocations_so_far() {
+  is_watched = true;
+  return count.load();
+}
+
+void count_allocation() {
+  if (is_watched.load(std::memory_order_relaxed)) [[unlikely]]
+    count.fetch_add(1, std::memory_order_relaxed);
+}
 }  // namespace rlx::tools
 
 #endif
