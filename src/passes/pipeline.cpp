@@ -1,5 +1,6 @@
 // Passes by name.
 #include "base/error.hpp"
+#include "passes/few_channels.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "passes/sub_pixel.hpp"
@@ -19,6 +20,11 @@ std::span<const Pass> all_passes() {
   static constexpr auto winograd_always = [](const Graph& graph) {
     return winograd(graph, [](const Node&, const Graph&, const Graph&) { return true; });
   };
+  static constexpr auto last_form = [](const Graph& graph) {
+    return few_channels(graph, [](const Node&, const std::vector<ConvolutionForm>& forms) {
+      return forms.size() - 1;
+    });
+  };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
                                 {"recognise", recognise},
@@ -29,6 +35,7 @@ std::span<const Pass> all_passes() {
                                 {"canonicalise", canonicalise},
                                 {"channels_last", channels_last},
                                 {"stack_products", stack_by_preset},
+                                {"few_channels", last_form},
                                 {"winograd", winograd_always},
                                 {"merge_products", merge_products},
                                 {"simplify", simplify},

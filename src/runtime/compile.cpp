@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <map>
 
 #include "base/error.hpp"
 #include "cost/composite_gate.hpp"
 #include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
+#include "passes/few_channels.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
@@ -17,6 +17,7 @@
 #include "plan/regions.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/signal.hpp"
+#include "runtime/form_choice.hpp"
 
 namespace rlx {
 namespace {
@@ -94,72 +95,6 @@ IoFusionGate gate_of(const Backend& backend, const CompileOptions& options) {
   return plan::fusion_policy(*model, threads, true).gate;
 }
 
-double weight_bytes(const Graph& graph) {
-  double bytes = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Param>() || node.op.is<op::Constant>())
-      bytes += static_cast<double>(node.results[0].bytes());
-  }
-  return bytes;
-}
-
-/// Predictions of parts of a program take their weights to come from memory. What a byte of them
-/// takes less, in ns, where the weights and the largest value of the whole program stay in a cache.
-double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
-  const cost::MachineModel* const model = backend.model();
-  if (!model) return 0;
-  double largest = 0;
-  for (const Node& node : whole.nodes()) {
-    for (const Type& type : node.results)
-      if (type.is_static()) largest = std::max(largest, static_cast<double>(type.bytes()));
-  }
-  const double bytes = weight_bytes(whole) + 2 * largest;
-  for (const std::size_t level : {std::size_t{1}, std::size_t{2}}) {
-    if (bytes < 0.7 * static_cast<double>(model->cache_bytes[level]))
-      return std::max(0.0, 1 / model->memory_all - 1 / model->read[level]);
-  }
-  return 0;
-}
-
-/// Asks the device's cost model which form of a convolution is faster, and notes its answers.
-passes::Faster by_prediction(const Backend& backend, const CompileOptions& options,
-                             const GivenAnswers& given, double nearer, StaticProgram& program) {
-  // Networks repeat their layers: each different one is planned once.
-  std::map<std::string, std::pair<Result<double>, Result<double>>> predicted;
-  return [&backend, &options, &given, nearer, &program, predicted](
-             const Node& node, const Graph& direct, const Graph& points) mutable {
-    std::string layer = print(direct);
-    auto known = predicted.find(layer);
-    if (known == predicted.end()) {
-      std::pair both(backend.predicted_ns(direct, options.threads),
-                     backend.predicted_ns(points, options.threads));
-      known = predicted.emplace(std::move(layer), std::move(both)).first;
-    }
-    const auto& [alone, by_points] = known->second;
-    if (!alone.ok() || !by_points.ok()) return false;
-    constexpr double weights_of_points = 16.0 / 9;
-    const double saved = weight_bytes(direct) * nearer;
-    const double first = *alone - saved, second = *by_points - saved * weights_of_points;
-    // More kernels, more weights, more to prepare: a small gain is not worth it.
-    constexpr double least_gain = 1.1;
-    FusionQuestion asked{
-        .what = fmt::format("write conv ({}) as products of points", program.points_asked++),
-        .kind = "points",
-        .before = profile_graph_io(direct),
-        .after = profile_graph_io(points),
-        .score_ns = first - second * least_gain};
-    const bool taken = answer_to(asked.what, given, asked.score_ns > 0);
-    asked.fused = taken;
-    program.questions.push_back(std::move(asked));
-    program.claims.push_back(
-        {std::string(node.op.name()), node.origin, taken,
-         fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
-                     taken ? "as 16 products, weights 1.8 times as large" : "directly",
-                     second * 1e-3, first * 1e-3)});
-    return taken;
-  };
-}
-
 IoInfo io_info(std::string name, const Type& type) {
   IoInfo info{std::move(name), type.dtype, {}, {}};
   for (const Dim& dim : type.shape) {
@@ -218,7 +153,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   const bool fusion = !fusion_is_disabled(options);
   const IoFusionGate gate = gate_of(backend, options);
   const GivenAnswers given = given_answers();
-  const double nearer = nearer_ns_per_byte(backend, hir);
+  FormChoice forms(backend, options.threads, given, hir);
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
                Graph result = graph;
@@ -258,8 +193,12 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
         RLX_ASSIGN(result, passes::canonicalise(result));
         RLX_ASSIGN(result, passes::channels_last(result));
         if (fusion && !options.exact && options.precision == Precision::f32) {
-          RLX_ASSIGN(result, passes::winograd(
-                                 result, by_prediction(backend, options, given, nearer, program)));
+          RLX_ASSIGN(result, passes::few_channels(result, [&](const auto&... asked) {
+                       return forms.of_few_channels(asked...);
+                     }));
+          RLX_ASSIGN(result, passes::winograd(result, [&](const auto&... asked) {
+                       return forms.by_points(asked...);
+                     }));
         }
         RLX_ASSIGN(result, passes::simplify(result));
         RLX_ASSIGN(result, passes::merge_equal(result));
@@ -273,6 +212,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
         RLX_ASSIGN(result, passes::drop_dead(result));
         return backend.model() ? passes::casts_of_products(result) : std::move(result);
       }));
+  program.claims.insert(program.claims.end(), forms.claims.begin(), forms.claims.end());
+  program.questions.insert(program.questions.end(), forms.questions.begin(), forms.questions.end());
 #ifndef NDEBUG
   RLX_TRY(verify(mir));
 #endif

@@ -19,7 +19,6 @@ struct StaticProgram {
   CompileReport report;
   std::vector<Explanation::Claim> claims;  ///< what the device said of each composite
   std::vector<FusionQuestion> questions;   ///< that passes asked; the planner's are in the plan
-  int points_asked = 0;                    ///< convolutions that were asked about, to name them
 
   Result<StaticProgram> clone() const;
 };

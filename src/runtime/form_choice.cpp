@@ -1,0 +1,123 @@
+// Predictions of convolutions in several forms, and the questions that explain lists.
+#include "runtime/form_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cost/machine_model.hpp"
+#include "graph/op_info.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx {
+namespace {
+
+/// Other forms mean more to prepare, and often more kernels: a small gain is not worth it.
+constexpr double least_gain = 1.1;
+
+double weight_bytes(const Graph& graph) {
+  double bytes = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Param>() || node.op.is<op::Constant>())
+      bytes += static_cast<double>(node.results[0].bytes());
+  }
+  return bytes;
+}
+
+/// Predictions of parts of a program take their weights to come from memory. What a byte of them
+/// takes less, in ns, where the weights and the largest value of the whole program stay in a cache.
+double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
+  const cost::MachineModel* const model = backend.model();
+  if (!model) return 0;
+  double largest = 0;
+  for (const Node& node : whole.nodes()) {
+    for (const Type& type : node.results)
+      if (type.is_static()) largest = std::max(largest, static_cast<double>(type.bytes()));
+  }
+  const double bytes = weight_bytes(whole) + 2 * largest;
+  for (const std::size_t level : {std::size_t{1}, std::size_t{2}}) {
+    if (bytes < 0.7 * static_cast<double>(model->cache_bytes[level]))
+      return std::max(0.0, 1 / model->memory_all - 1 / model->read[level]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+FormChoice::FormChoice(const Backend& backend, int threads, const GivenAnswers& given,
+                       const Graph& whole)
+    : backend_(backend),
+      threads_(threads),
+      given_(given),
+      nearer_(nearer_ns_per_byte(backend, whole)) {}
+
+Result<double> FormChoice::predicted(const Graph& graph, double weight_bytes) {
+  std::string layer = print(graph);
+  auto known = known_.find(layer);
+  if (known == known_.end())
+    known = known_.emplace(std::move(layer), backend_.predicted_ns(graph, threads_)).first;
+  if (!known->second.ok()) return known->second;
+  return *known->second - weight_bytes * nearer_;
+}
+
+bool FormChoice::by_points(const Node& node, const Graph& direct, const Graph& points) {
+  constexpr double weights_of_points = 16.0 / 9;
+  const double weights = weight_bytes(direct);
+  const Result<double> first = predicted(direct, weights),
+                       second = predicted(points, weights * weights_of_points);
+  if (!first.ok() || !second.ok()) return false;
+  FusionQuestion asked{
+      .what = fmt::format("write conv ({}) as products of points", points_asked_++),
+      .kind = "points",
+      .before = profile_graph_io(direct),
+      .after = profile_graph_io(points),
+      .score_ns = *first - *second * least_gain};
+  const bool taken = answer_to(asked.what, given_, asked.score_ns > 0);
+  asked.fused = taken;
+  questions.push_back(std::move(asked));
+  claims.push_back(
+      {std::string(node.op.name()), node.origin, taken,
+       fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
+                   taken ? "as 16 products, weights 1.8 times as large" : "directly",
+                   *second * 1e-3, *first * 1e-3)});
+  return taken;
+}
+
+std::size_t FormChoice::of_few_channels(const Node& node,
+                                        const std::vector<passes::ConvolutionForm>& forms) {
+  const double weights = weight_bytes(forms[0].graph);
+  const Result<double> direct = predicted(forms[0].graph, weights);
+  if (!direct.ok()) return 0;
+  std::size_t best = 0;
+  double least = *direct;
+  std::string times = fmt::format("{:.1f} us {}", *direct * 1e-3, forms[0].what);
+  std::vector<FusionQuestion> asked(forms.size());
+  const int number = few_asked_++;
+  for (std::size_t i = 1; i < forms.size(); ++i) {
+    const Result<double> time = predicted(forms[i].graph, weights * forms[i].weights);
+    if (!time.ok()) continue;
+    const double with_gain = *time * least_gain;
+    asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
+                .kind = "form",
+                .before = profile_graph_io(forms[0].graph),
+                .after = profile_graph_io(forms[i].graph),
+                .work_added_ns = with_gain,
+                .score_ns = *direct - with_gain};
+    times += fmt::format(", {:.1f} us {}", *time * 1e-3, forms[i].what);
+    if (asked[i].score_ns > 0 && *time < least) best = i, least = *time;
+  }
+  for (std::size_t i = forms.size(); i-- > 1;) {
+    if (!asked[i].what.empty() && answer_to(asked[i].what, given_, false)) best = i;
+  }
+  if (best > 0 && !answer_to(asked[best].what, given_, true)) best = 0;
+  for (std::size_t i = 1; i < forms.size(); ++i) {
+    if (asked[i].what.empty()) continue;
+    asked[i].fused = i == best;
+    questions.push_back(std::move(asked[i]));
+  }
+  claims.push_back({std::string(node.op.name()), node.origin, best > 0,
+                    fmt::format("{}: {}", forms[best].what, times)});
+  return best;
+}
+
+}  // namespace rlx

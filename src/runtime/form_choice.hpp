@@ -1,0 +1,44 @@
+// Asks the device's cost model which form of a convolution is the fastest.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "graph/questions.hpp"
+#include "passes/few_channels.hpp"
+#include "rlx/cost.hpp"
+
+namespace rlx {
+
+/// Keeps the answers of one program, with their reasons.
+class FormChoice {
+ public:
+  /// `whole`: the program that the convolutions are part of.
+  FormChoice(const Backend& backend, int threads, const GivenAnswers& given, const Graph& whole);
+
+  /// Are products of points faster than the direct sum?
+  bool by_points(const Node& node, const Graph& direct, const Graph& points);
+
+  /// The fastest form; 0 for the first one, the convolution as it is.
+  std::size_t of_few_channels(const Node& node, const std::vector<passes::ConvolutionForm>& forms);
+
+  std::vector<Explanation::Claim> claims;
+  std::vector<FusionQuestion> questions;
+
+ private:
+  /// ns where weights lie as they will in the whole program. Networks repeat their layers: each
+  /// different one is planned once.
+  Result<double> predicted(const Graph& graph, double weight_bytes);
+
+  const Backend& backend_;
+  const int threads_;
+  const GivenAnswers& given_;
+  const double nearer_;  ///< what a byte of weights takes less than predicted, in ns
+  std::map<std::string, Result<double>> known_;
+  int points_asked_ = 0, few_asked_ = 0;
+};
+
+}  // namespace rlx

@@ -1,0 +1,186 @@
+// Convolutions with few output channels in other forms: the same values, only where they may and
+// where they are faster.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "passes/few_channels.hpp"
+#include "passes/passes.hpp"
+#include "rlx/rlx.hpp"
+#include "same_values.hpp"
+
+namespace rlx {
+namespace {
+
+struct Case {
+  Dims image, filter;  ///< [N, spatial..., C], [spatial..., C, n]
+  op::Conv conv;
+};
+
+Value weights(Graph& graph, const Dims& dims, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  const Type type{f32, Shape(dims.begin(), dims.end())};
+  return graph.constant(testing::noise(type, -1, 1, generator));
+}
+
+/// With a bias and an activation, or alone.
+Graph convolution(const Case& c, bool maps) {
+  Graph graph;
+  const Value x = graph.input("x", f32, Shape(c.image.begin(), c.image.end()));
+  op::Conv conv = c.conv;
+  conv.channels_last = true;
+  const Value y = graph.add_one(conv, {x, weights(graph, c.filter, 3)});
+  const Dims channels{c.filter.back()};
+  graph.output("y", maps ? relu(y + weights(graph, channels, 5)) * graph.constant(f32, 0.5) : y);
+  return graph;
+}
+
+const op::Conv* only_convolution(const Graph& graph) {
+  const op::Conv* found = nullptr;
+  for (const Node& node : graph.nodes()) {
+    if (node.op.is<op::Conv>()) found = node.op.as<op::Conv>();
+  }
+  return found;
+}
+
+/// Answers with the last form whose name has `part` in it.
+passes::ChooseForm prefer(std::string part, int* asked = nullptr) {
+  return [part = std::move(part), asked](const Node&, const auto& forms) {
+    if (asked) ++*asked;
+    for (std::size_t i = forms.size(); i-- > 1;) {
+      if (forms[i].what.find(part) != std::string::npos) return i;
+    }
+    return std::size_t{0};
+  };
+}
+
+TEST(FewChannels, NeighbouringColumnsGiveTheSameValues) {
+  const Case cases[] = {
+      {{1, 28, 28, 1}, {5, 5, 1, 8}, {.pad_low = {2, 2}, .pad_high = {2, 2}}},
+      {{2, 7, 33, 8}, {3, 39, 8, 8}, {.pad_low = {1, 19}, .pad_high = {1, 19}}},
+      {{1, 20, 37, 16}, {3, 9, 16, 5}, {.strides = {2, 1}, .pad_low = {1, 0}, .pad_high = {0, 3}}},
+      {{1, 31, 40, 5}, {5, 11, 5, 4}, {.strides = {1, 3}, .pad_low = {0, 2}, .pad_high = {2, 1}}},
+      {{1, 30, 45, 6}, {2, 8, 6, 8}, {.strides = {1, 2}, .dilations = {3, 2}}},
+      {{1, 5000, 1}, {64, 1, 1}, {.strides = {2}}},
+  };
+  for (const Case& c : cases) {
+    for (const bool maps : {false, true}) {
+      const Graph direct = convolution(c, maps);
+      const Graph made = passes::few_channels(direct, prefer("side by side")).value();
+      SCOPED_TRACE(print(direct));
+      ASSERT_TRUE(only_convolution(made));
+      ASSERT_GT(only_convolution(made)->strides.back(),
+                c.conv.strides.empty() ? 1 : c.conv.strides.back());
+      ASSERT_EQ(made.type(made.outputs()[0].value), direct.type(direct.outputs()[0].value));
+      testing::expect_same_values(direct, made, 1e-4, 1e-5);
+    }
+  }
+}
+
+TEST(FewChannels, ProductsOfTapsGiveTheSameValues) {
+  const Case cases[] = {
+      {{1, 22, 17, 64}, {5, 5, 64, 1}, {.pad_low = {2, 2}, .pad_high = {2, 2}}},
+      {{2, 11, 12, 32}, {3, 3, 32, 3}, {.pad_low = {0, 2}, .pad_high = {1, 0}}},
+      {{1, 25, 24, 16},
+       {3, 2, 16, 8},
+       {.pad_low = {3, 1}, .pad_high = {2, 1}, .dilations = {2, 3}}},
+      {{1, 700, 40}, {7, 40, 1}, {.pad_low = {3}, .pad_high = {3}}},
+      {{1, 9, 10, 11, 16}, {2, 3, 2, 16, 2}, {}},
+  };
+  for (const Case& c : cases) {
+    for (const bool maps : {false, true}) {
+      const Graph direct = convolution(c, maps);
+      const Graph made = passes::few_channels(direct, prefer("as one product")).value();
+      SCOPED_TRACE(print(direct));
+      ASSERT_FALSE(only_convolution(made));
+      ASSERT_EQ(made.type(made.outputs()[0].value), direct.type(direct.outputs()[0].value));
+      testing::expect_same_values(direct, made, 1e-4, 1e-5);
+    }
+  }
+}
+
+/// A map by an image, or a second reader, ends what comes along; the values stay.
+TEST(FewChannels, MapsOfOtherValuesStayBehind) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 12, 40, 32}), r = graph.input("r", f32, {1, 12, 40, 4});
+  const op::Conv conv{.pad_low = {1, 4}, .pad_high = {1, 4}, .channels_last = true};
+  const Value y =
+      graph.add_one(conv, {x, weights(graph, {3, 9, 32, 4}, 3)}) * graph.constant(f32, 2);
+  graph.output("sum", relu(y + r));
+  graph.output("y", y);
+  for (const char* part : {"side by side", "as one product"}) {
+    int asked = 0;
+    const Graph made = passes::few_channels(graph, prefer(part, &asked)).value();
+    EXPECT_EQ(asked, 1);
+    EXPECT_TRUE(print(made) != print(graph)) << part;
+    testing::expect_same_values(graph, made, 1e-4, 1e-5);
+  }
+}
+
+TEST(FewChannels, AsksOnlyWhereLanesAreIdle) {
+  const Dims image{1, 30, 30, 8};
+  const Case cases[] = {
+      {image, {3, 9, 8, 16}, {}},            // whole registers
+      {image, {1, 1, 8, 8}, {}},             // one tap
+      {image, {3, 9, 4, 8}, {.groups = 2}},  // groups
+      {{1, 3, 12, 8}, {3, 9, 8, 4}, {}},     // hardly any work
+      {image, {1, 2, 8, 24}, {}},            // zeros would cost more than lanes
+  };
+  for (const Case& c : cases) {
+    int asked = 0;
+    const Graph direct = convolution(c, true);
+    EXPECT_EQ(print(passes::few_channels(direct, prefer("", &asked)).value()), print(direct));
+    EXPECT_EQ(asked, 0) << print(direct);
+  }
+  Graph graph;  // weights that runs make
+  const Value x = graph.input("x", f32, {1, 30, 30, 8}), w = graph.input("w", f32, {3, 9, 8, 4});
+  graph.output("y", graph.add_one(op::Conv{.channels_last = true}, {x, w}));
+  int asked = 0;
+  EXPECT_EQ(print(passes::few_channels(graph, prefer("", &asked)).value()), print(graph));
+  EXPECT_EQ(asked, 0);
+}
+
+/// The direct form stays where the answer says so, and comes first among what is asked.
+TEST(FewChannels, FirstFormIsTheConvolution) {
+  const Graph direct = convolution({{1, 28, 28, 1}, {5, 5, 1, 8}, {}}, true);
+  const auto as_it_is = [](const Node& node, const std::vector<passes::ConvolutionForm>& forms) {
+    EXPECT_TRUE(node.op.is<op::Conv>());
+    EXPECT_GT(forms.size(), 1U);
+    EXPECT_EQ(forms[0].weights, 1);
+    EXPECT_TRUE(only_convolution(forms[0].graph));
+    return std::size_t{0};
+  };
+  EXPECT_EQ(print(passes::few_channels(direct, as_it_is).value()), print(direct));
+}
+
+/// Layers that every model of times finds faster in another form, on the device, on one thread and
+/// on two.
+TEST(FewChannels, ProgramsWithAndWithoutAgree) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 64, 41, 53});
+  const auto layer = [&](Value in, const Dims& dims, const op::Conv& options) {
+    std::mt19937 generator(5);
+    const Type type{f32, Shape(dims.begin(), dims.end())};
+    return conv(in, graph.constant(testing::noise(type, -0.1, 0.1, generator)), options);
+  };
+  const op::Conv same{.pad_low = {2, 2}, .pad_high = {2, 2}};
+  graph.output("taps", relu(layer(x, {1, 64, 5, 5}, same)));
+  graph.output("columns",
+               relu(layer(x, {8, 64, 3, 21}, {.pad_low = {1, 10}, .pad_high = {1, 10}})));
+  std::mt19937 generator(7);
+  const Tensor image = testing::noise({f32, {1, 64, 41, 53}}, -1, 1, generator);
+  Session session(Device::cpu);
+  for (const int threads : {1, 2}) {
+    auto fast = session.compile(graph, {.threads = threads}).value();
+    auto exact = session.compile(graph, {.exact = true, .threads = threads}).value();
+    EXPECT_NE(fast.stage_text("mir").value(), exact.stage_text("mir").value());
+    const Outputs a = fast.run({{"x", image}}).value(), b = exact.run({{"x", image}}).value();
+    for (std::size_t k = 0; k < 2; ++k) {
+      for (std::size_t i = 0; i < b[k].as<float>().size(); ++i)
+        ASSERT_NEAR(a[k].as<float>()[i], b[k].as<float>()[i], 2e-4) << k << " at " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rlx
