@@ -1,9 +1,11 @@
 // Convolutions and pools over channels-last images. Every transpose is held back and moves down
 // through ops that do not care about the order of axes, until two of them cancel or an op needs the
-// logical order.
+// logical order. Below reshapes, too: axes are cut into the factors that both sides share.
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "passes/held_reshape.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -11,9 +13,11 @@ namespace rlx::passes {
 namespace {
 
 /// A rewritten value whose logical meaning is transpose(value, perm); empty perm: the value itself.
+/// Where there are parts, each logical axis is so many axes of that, merged.
 struct Held {
   ValueId value;
   Axes perm;
+  std::vector<std::int64_t> parts;
 };
 
 bool is_identity(const Axes& perm) {
@@ -54,7 +58,14 @@ Axes to_channels_last(int rank) {
 
 class LayoutPass {
  public:
-  explicit LayoutPass(const Graph& source) : source_(source), held_(source.nodes().size()) {}
+  explicit LayoutPass(const Graph& source)
+      : source_(source), held_(source.nodes().size()), readers_(source.nodes().size()) {
+    for (std::size_t i = 0; i < source.nodes().size(); ++i) {
+      for (const ValueId input : source.nodes()[i].inputs)
+        if (input.node >= 0) readers_[static_cast<std::size_t>(input.node)].push_back(i);
+    }
+    for (const GraphOutput& output : source.outputs()) asked_for_.insert(output.value.node);
+  }
 
   Result<Graph> run() {
     for (std::size_t i = 0; i < source_.nodes().size(); ++i) {
@@ -83,15 +94,16 @@ class LayoutPass {
     if (entry.perm.empty()) return entry.value;
     const auto [known, is_new] = logical_.try_emplace({entry.value, entry.perm});
     if (is_new) known->second = below_cast(transpose(handle(entry.value), entry.perm).id());
-    return known->second;
+    if (entry.parts.empty()) return known->second;
+    return reshape(handle(known->second), source_.type(id).shape).id();
   }
 
   /// The value in the physical order in which transpose(result, perm) is the logical one.
   ValueId physical(ValueId id, const Axes& perm) {
     const Held& entry = held(id);
-    if (entry.perm == perm) return entry.value;
+    if (entry.perm == perm && entry.parts.empty()) return entry.value;
     // transpose(transpose(v, inner), outer) = transpose(v, inner o outer)
-    if (!entry.perm.empty())
+    if (!entry.perm.empty() && entry.parts.empty())
       return below_cast(transpose(handle(entry.value), compose(inverse(perm), entry.perm)).id());
     return below_cast(transpose(handle(logical(id)), inverse(perm)).id());
   }
@@ -103,7 +115,7 @@ class LayoutPass {
     for (const ValueId input : node.inputs) inputs.push_back(logical(input));
     RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
     held_[index_].clear();
-    for (const ValueId result : results) held_[index_].push_back({result, {}});
+    for (const ValueId result : results) held_[index_].push_back({result, {}, {}});
     return {};
   }
 
@@ -113,12 +125,14 @@ class LayoutPass {
     if (const auto* op = node.op.as<op::Conv>(); op && !op->channels_last) return conv(node, *op);
     if (const auto* op = node.op.as<op::WindowReduce>(); op && !op->channels_last)
       return pool(node, *op);
-    if (node.op.is<op::Reshape>() && splits_channels(node)) return reshape_channels(node);
-    const Axes perm = held_order(node);
-    if (perm.empty()) return copy(node);
-    if (node.op.info().traits.elementwise) return elementwise(node, perm);
+    if (node.op.is<op::Reshape>() && !held(node.inputs[0]).perm.empty()) return reshape_node(node);
+    const Held* const order = held_order(node);
+    if (!order) return copy(node);
+    const Axes perm = order->perm;
+    if (node.op.info().traits.elementwise) return elementwise(node, Held(*order));
     if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims)
-      return reduce(node, *op, perm);
+      return reduce(node, *op, Held(*order));
+    if (!order->parts.empty()) return copy(node);
     if (const auto* op = node.op.as<op::Gather>(); op && source_.type(node.inputs[1]).rank() == 1) {
       const auto rank = static_cast<std::int64_t>(perm.size());
       return moved(
@@ -148,86 +162,157 @@ class LayoutPass {
     return copy(node);
   }
 
-  /// The order of the largest operand that is held transposed; empty if none is.
-  Axes held_order(const Node& node) const {
-    Axes perm;
+  /// The largest operand that is held transposed; null if none is. One in parts counts only where
+  /// it has all dims of the result, so that its parts are known.
+  const Held* held_order(const Node& node) const {
+    const Held* found = nullptr;
     std::int64_t most = -1;
     for (const ValueId input : node.inputs) {
       if (input.node < 0) continue;
       const Held& entry = held(input);
-      const Type& type = target_.type(entry.value);
-      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most)
+      const Type& type = source_.type(input);
+      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most ||
+          (!entry.parts.empty() && !node.op.is<op::Reduce>() &&
+           type.shape != node.results[0].shape))
         continue;
       most = type.elements();
-      perm = entry.perm;
+      found = &entry;
     }
-    return perm;
+    return found;
   }
 
   // transpose(transpose(v, inner), outer) = transpose(v, inner o outer): nothing is computed
   Status transpose_node(const Node& node, const op::Transpose& op) {
     const Held& entry = held(node.inputs[0]);
-    Axes perm = compose(op.perm, entry.perm);
-    if (is_identity(perm)) perm.clear();
-    keep({entry.value, perm});
+    Held result{entry.value, {}, {}};
+    if (entry.parts.empty()) {
+      result.perm = compose(op.perm, entry.perm);
+    } else {
+      result.parts = permuted(entry.parts, op.perm);
+      for (const std::int64_t axis : op.perm) {
+        const auto [begin, end] = axes_of(entry, axis);
+        result.perm.insert(result.perm.end(), entry.perm.begin() + begin, entry.perm.begin() + end);
+      }
+    }
+    if (result.parts.empty() && is_identity(result.perm)) result.perm.clear();
+    keep(std::move(result));
     return {};
   }
 
-  /// Axes at the end that both shapes of a reshape have.
-  std::size_t shared_end(const Node& node) const {
-    const Shape& in = source_.type(node.inputs[0]).shape;
-    const Shape& out = node.results[0].shape;
-    std::size_t count = 0;
-    while (count + 2 < std::min(in.size(), out.size()) &&
-           in[in.size() - 1 - count] == out[out.size() - 1 - count])
-      ++count;
-    return count;
+  /// The axes of the transposed value that a logical axis is made of: begin and end.
+  static std::pair<std::int64_t, std::int64_t> axes_of(const Held& entry, std::int64_t axis) {
+    if (entry.parts.empty()) return {axis, axis + 1};
+    std::int64_t begin = 0;
+    for (std::int64_t i = 0; i < axis; ++i) begin += entry.parts[static_cast<std::size_t>(i)];
+    return {begin, begin + entry.parts[static_cast<std::size_t>(axis)]};
   }
 
-  /// [0, the last `spatial` axes, the axes between].
-  static Axes channels_behind(std::size_t rank, std::size_t spatial) {
-    Axes order{0};
-    for (std::size_t i = rank - spatial; i < rank; ++i)
-      order.push_back(static_cast<std::int64_t>(i));
-    for (std::size_t i = 1; i < rank - spatial; ++i) order.push_back(static_cast<std::int64_t>(i));
-    return order;
+  /// Dims of the value in logical order; those of its parts.
+  Dims logical_dims(const Held& entry) const {
+    return permuted(target_.type(entry.value).dims(), entry.perm);
   }
 
-  /// A reshape [N,C...,S...] -> [N,D...,S...] of a value that is held as [N,S...,C...], the
-  /// channels in any order: the shuffle of channels between groups.
-  bool splits_channels(const Node& node) const {
-    const Held& entry = held(node.inputs[0]);
-    const Shape& in = source_.type(node.inputs[0]).shape;
-    const std::size_t spatial = entry.perm.empty() ? 0 : shared_end(node);
-    if (spatial == 0 || in[0] != node.results[0].shape[0]) return false;
-    const Axes is = inverse(entry.perm), wanted = channels_behind(in.size(), spatial);
-    return std::equal(is.begin(), is.begin() + static_cast<std::ptrdiff_t>(spatial) + 1,
-                      wanted.begin());
+  // reshape(transpose(v)) = transpose(reshape(v)), where the factors that both shapes share lie so
+  // that each new axis is one run. Where they do not, and the axes are soon taken apart again, they
+  // stay apart until then; else the factors are copied into such an order, if it is not the logical
+  // one: the last axis stays the last (shuffles of channels between groups).
+  Status reshape_node(const Node& node) {
+    const Held entry = held(node.inputs[0]);
+    const auto pieces = common_pieces(logical_dims(entry), entry.perm, node.results[0].dims());
+    if (!pieces) return copy(node);
+    const bool runs = are_runs(*pieces);
+    if (!runs && taken_apart(node, *pieces)) return keep_apart(entry, *pieces, node);
+    const Axes axes = order_by_last(*pieces);
+    if (!runs && (is_identity(axes) || !entry.parts.empty())) return copy(node);
+    const Shape& shape = node.results[0].shape;
+    Value value = handle(entry.value);
+    if (!runs) {
+      value = cut(value, *pieces);
+      Axes order;
+      for (const std::int64_t axis : axes) {
+        for (std::size_t piece = 0; piece < pieces->extents.size(); ++piece) {
+          if (pieces->after[piece] != axis) continue;
+          const auto at = std::find(pieces->order.begin(), pieces->order.end(), piece);
+          order.push_back(at - pieces->order.begin());
+        }
+      }
+      value = transpose(value, order);
+    }
+    value = reshape(value, permuted(shape, axes));
+    Axes perm = inverse(axes);
+    if (is_identity(perm)) perm.clear();
+    keep({value.id(), std::move(perm), {}});
+    return {};
   }
 
-  Status reshape_channels(const Node& node) {
-    const std::size_t spatial = shared_end(node);
-    const Shape& out = node.results[0].shape;
-    const Axes from = channels_behind(source_.type(node.inputs[0]).shape.size(), spatial),
-               to = channels_behind(out.size(), spatial);
-    return moved(node, op::Reshape{permuted(out, to)}, inverse(from), inverse(to));
+  /// The value with an axis for each piece, in physical order.
+  static Value cut(Value value, const Pieces& pieces) {
+    Shape shape;
+    for (const std::size_t piece : pieces.order) shape.push_back(Dim(pieces.extents[piece]));
+    return reshape(value, shape);
+  }
+
+  Status keep_apart(const Held& entry, const Pieces& pieces, const Node& node) {
+    Held result{cut(handle(entry.value), pieces).id(), Axes(pieces.order.size()), {}};
+    for (std::size_t i = 0; i < pieces.order.size(); ++i)
+      result.perm[pieces.order[i]] = static_cast<std::int64_t>(i);
+    result.parts.resize(static_cast<std::size_t>(node.results[0].rank()), 0);
+    for (const std::int64_t axis : pieces.after) ++result.parts[static_cast<std::size_t>(axis)];
+    keep(std::move(result));
+    return {};
+  }
+
+  /// Do all readers of the value, through ops that keep its axes, come to a reshape under which the
+  /// pieces are runs again, or to few elements?
+  bool taken_apart(const Node& node, const Pieces& pieces) const {
+    const Node* const first = source_.nodes().data();
+    std::vector<std::size_t> open{static_cast<std::size_t>(&node - first)};
+    std::set<std::size_t> seen(open.begin(), open.end());
+    Axes perm(pieces.order.size());
+    for (std::size_t i = 0; i < perm.size(); ++i)
+      perm[pieces.order[i]] = static_cast<std::int64_t>(i);
+    bool comes_back = false;
+    while (!open.empty()) {
+      const std::size_t index = open.back();
+      open.pop_back();
+      constexpr std::int64_t few = 4;
+      if (source_.nodes()[index].results[0].elements() * few <= node.results[0].elements())
+        continue;
+      if (asked_for_.count(static_cast<std::int32_t>(index))) return false;
+      for (const std::size_t reader : readers_[index]) {
+        const Node& next = source_.nodes()[reader];
+        if (!next.results[0].is_static()) return false;
+        if (next.op.is<op::Reshape>()) {
+          const auto again = common_pieces(pieces.extents, perm, next.results[0].dims());
+          if (!again || !are_runs(*again)) return false;
+          comes_back = true;
+          continue;
+        }
+        const auto* const reduce = next.op.as<op::Reduce>();
+        const bool keeps =
+            (next.op.info().traits.elementwise && next.results[0].shape == node.results[0].shape) ||
+            (reduce && reduce->keep_dims);
+        if (!keeps) return false;
+        if (seen.insert(reader).second) open.push_back(reader);
+      }
+    }
+    return comes_back;
   }
 
   /// One data input in physical order, other inputs (a fill value) as they are.
   Status moved(const Node& node, Op op, const Axes& perm) {
-    return moved(node, std::move(op), perm, perm);
-  }
-  Status moved(const Node& node, Op op, const Axes& perm, const Axes& result_perm) {
     std::vector<ValueId> inputs{physical(node.inputs[0], perm)};
     for (std::size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(logical(node.inputs[i]));
     RLX_ASSIGN(const auto results, target_.try_add(std::move(op), inputs, node.name, node.origin));
-    keep({results[0], result_perm});
+    keep({results[0], perm, {}});
     return {};
   }
 
   // f(transpose(a), transpose(b)) = transpose(f(a, b)); operands of lower rank are reshaped to the
   // full rank first
-  Status elementwise(const Node& node, const Axes& perm) {
+  Status elementwise(const Node& node, const Held& order) {
+    if (!order.parts.empty()) return elementwise_in_parts(node, order);
+    const Axes& perm = order.perm;
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) {
       if (input.node < 0) {
@@ -246,18 +331,52 @@ class LayoutPass {
       }
     }
     RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
-    keep({results[0], perm});
+    keep({results[0], perm, {}});
+    return {};
+  }
+
+  Status elementwise_in_parts(const Node& node, const Held& order) {
+    const auto rank = static_cast<std::size_t>(node.results[0].rank());
+    const Dims dims = logical_dims(order);
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      if (input.node < 0) {
+        inputs.push_back(input);
+        continue;
+      }
+      Shape shape(rank - static_cast<std::size_t>(source_.type(input).rank()), Dim(1));
+      for (const Dim& dim : source_.type(input).shape) shape.push_back(dim);
+      Shape cut;
+      for (std::size_t axis = 0; axis < rank; ++axis) {
+        const auto [begin, end] = axes_of(order, static_cast<std::int64_t>(axis));
+        for (std::int64_t i = begin; i < end; ++i)
+          cut.push_back(shape[axis] == Dim(1) ? Dim(1) : Dim(dims[static_cast<std::size_t>(i)]));
+      }
+      const Held& entry = held(input);
+      const bool is_there = entry.perm == order.perm && entry.parts == order.parts &&
+                            target_.type(entry.value).shape == permuted(cut, inverse(order.perm));
+      inputs.push_back(
+          is_there ? entry.value
+                   : transpose(reshape(handle(logical(input)), cut), inverse(order.perm)).id());
+    }
+    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    keep({results[0], order.perm, order.parts});
     return {};
   }
 
   // reduce(transpose(x, perm), axes) = transpose(reduce(x, perm[axes]), perm)
-  Status reduce(const Node& node, const op::Reduce& op, const Axes& perm) {
-    Axes axes = op.axes;
-    const int rank = static_cast<int>(perm.size());
-    for (std::int64_t& axis : axes)
-      axis = perm[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
+  Status reduce(const Node& node, const op::Reduce& op, const Held& order) {
+    Axes axes;
+    for (const std::int64_t axis : op.axes) {
+      const auto [begin, end] = axes_of(order, axis < 0 ? axis + node.results[0].rank() : axis);
+      axes.insert(axes.end(), order.perm.begin() + begin, order.perm.begin() + end);
+    }
     std::sort(axes.begin(), axes.end());
-    return moved(node, op::Reduce{op.kind, axes, true}, perm);
+    const op::Reduce moved_op{op.kind, axes, true};
+    RLX_ASSIGN(const auto results,
+               target_.try_add(moved_op, std::vector{order.value}, node.name, node.origin));
+    keep({results[0], order.perm, order.parts});
+    return {};
   }
 
   Status concat_node(const Node& node, const op::Concat& op, const Axes& perm) {
@@ -268,7 +387,7 @@ class LayoutPass {
         perm[static_cast<std::size_t>(op.axis < 0 ? op.axis + rank : op.axis)];
     RLX_ASSIGN(const auto results,
                target_.try_add(op::Concat{axis}, inputs, node.name, node.origin));
-    keep({results[0], perm});
+    keep({results[0], perm, {}});
     return {};
   }
 
@@ -296,7 +415,7 @@ class LayoutPass {
     const ValueId x = physical(node.inputs[0], inverse(last));
     RLX_ASSIGN(const auto results,
                target_.try_add(moved_op, std::vector{x, w}, node.name, node.origin));
-    keep({results[0], inverse(last)});
+    keep({results[0], inverse(last), {}});
     return {};
   }
 
@@ -310,6 +429,8 @@ class LayoutPass {
   const Graph& source_;
   Graph target_;
   std::vector<std::vector<Held>> held_;
+  std::vector<std::vector<std::size_t>> readers_;  // by node
+  std::set<std::int32_t> asked_for_;
   std::map<std::pair<ValueId, Axes>, ValueId> logical_;
   std::size_t index_ = 0;
 };
