@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "cost/kernel_work.hpp"
+#include "cost/touched.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -95,12 +95,12 @@ void add_write(KernelWork& work, const loop::Buffer& buffer, const Residency* re
 }
 
 void add_traffic(KernelWork& work, const loop::Kernel& kernel,
-                 std::span<const Residency> residencies, double points, const MachineModel& model) {
+                 std::span<const Residency> residencies, const MachineModel& model) {
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const loop::Buffer& buffer = kernel.buffers[i];
     if (buffer.local) continue;
     const Residency* residency = i < residencies.size() ? &residencies[i] : nullptr;
-    const double bytes = points * static_cast<double>(size_of(buffer.dtype));
+    const double bytes = touched_bytes(kernel, i);
     if (buffer.written) {
       add_write(work, buffer, residency, bytes, model);
     } else {
@@ -109,74 +109,16 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
   }
 }
 
-namespace {
-
-/// Bytes of whole lines that the accesses of a nest reach in a buffer; places that several accesses
-/// reach count once.
-double bytes_touched(const loop::Nest& nest, std::int32_t buffer, const loop::Buffer& info) {
-  struct Part {
-    double from, to, bytes;
-  };
-  constexpr double line = 64;
-  const auto size = static_cast<double>(size_of(info.dtype));
-  std::vector<Part> parts;
-  const auto add = [&](const loop::Access& access) {
-    if (access.buffer != buffer) return;
-    double low = static_cast<double>(access.offset), high = low, points = 1, least = HUGE_VAL;
-    for (std::size_t dim = 0; dim < nest.extents.size(); ++dim) {
-      const auto stride = static_cast<double>(access.strides[dim]);
-      const auto extent = static_cast<double>(nest.extents[dim]);
-      if (stride == 0 || extent <= 1) continue;
-      (stride < 0 ? low : high) += stride * (extent - 1);
-      points *= extent;
-      least = std::min(least, std::abs(stride));
-    }
-    double bytes = points * std::clamp(least * size, size, std::max(line, size));
-    if (access.indirect.empty()) {
-      bytes = std::min(bytes, (high - low + 1) * size);
-    } else {
-      double all = 1;
-      for (const std::int64_t extent : nest.extents) all *= static_cast<double>(extent);
-      bytes = std::max(bytes, std::min(all, static_cast<double>(info.elements)) * size);
-      low = 0, high = static_cast<double>(info.elements);
-    }
-    parts.push_back({low * size, (high + 1) * size, bytes});
-  };
-  for (const loop::Access& access : nest.accesses) add(access);
-  for (const loop::Store& store : nest.stores) add(store.access);
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
-    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
-  });
-  double sum = 0, from = 0, to = -1, bytes = 0;
-  for (const Part& part : parts) {
-    if (part.from >= to) {
-      sum += std::min(bytes, std::max(to - from, 0.0));
-      from = part.from, to = part.to, bytes = 0;
-    }
-    to = std::max(to, part.to);
-    bytes += part.bytes;
-  }
-  return sum + std::min(bytes, std::max(to - from, 0.0));
-}
-
-}  // namespace
-
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model) {
   KernelWork work;
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
     add_nest(work, *nest, kernel.buffers, model, false);
-    for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
-      const loop::Buffer& buffer = kernel.buffers[i];
-      if (buffer.local) continue;
-      const Residency* residency = i < residencies.size() ? &residencies[i] : nullptr;
-      const double bytes = bytes_touched(*nest, static_cast<std::int32_t>(i), buffer);
-      (buffer.written ? add_write : add_read)(work, buffer, residency, bytes, model);
-    }
+    add_traffic(work, kernel, residencies, model);
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     add_contraction(work, *contraction, kernel.buffers, model);
     KernelWork traffic;
-    add_traffic(traffic, kernel, residencies, HUGE_VAL, model);
+    add_traffic(traffic, kernel, residencies, model);
     // B comes in one piece from the caches; memory is as slow for it as for all else.
     const auto b = static_cast<std::size_t>(contraction->b_buffer);
     KernelWork of_b;
@@ -192,10 +134,10 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_contraction(work, chain->second, kernel.buffers, model);
     add_contraction(work, chain->first, kernel.buffers, model,
                     true);  // last: its rows are the items
-    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+    add_traffic(work, kernel, residencies, model);
   } else {
     // R comes in one piece, too.
-    add_traffic(work, kernel, residencies, HUGE_VAL, model);
+    add_traffic(work, kernel, residencies, model);
     for (std::size_t level = 0; level < 3; ++level) work.read[level] *= panel_time[level];
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
   }

@@ -30,10 +30,9 @@ void add_read(KernelWork& work, const loop::Buffer& buffer, const Residency* res
 void add_write(KernelWork& work, const loop::Buffer& buffer, const Residency* residency,
                double bytes, const MachineModel& model);
 
-/// The same for every buffer of the kernel, each touched once; `points`: an upper limit of the
-/// elements that accesses of the body reach in one buffer.
+/// The same for what the kernel touches of every buffer, each place once.
 void add_traffic(KernelWork& work, const loop::Kernel& kernel,
-                 std::span<const Residency> residencies, double points, const MachineModel& model);
+                 std::span<const Residency> residencies, const MachineModel& model);
 
 /// Work of a nest without its traffic; `rows`: as the row epilogue of a contraction.
 void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,

@@ -5,6 +5,8 @@
 #include <array>
 #include <limits>
 
+#include "cost/touched.hpp"
+
 namespace rlx::plan {
 namespace {
 
@@ -147,7 +149,7 @@ class Predictor {
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
       const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(step.buffers[i])];
       if (buffer.storage == Storage::arena && !kernel.buffers[i].local)
-        bytes += static_cast<double>(buffer.bytes());
+        bytes += std::min(static_cast<double>(buffer.bytes()), cost::touched_bytes(kernel, i));
     }
     // What does not fit lies in the caches that all share.
     bytes = std::min(bytes, 0.5 * static_cast<double>(model_.cache_bytes[1]));

@@ -1,0 +1,110 @@
+// Extents of accesses: a buffer may be a concatenation of which a kernel writes one part.
+#include "cost/touched.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace rlx::cost {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+class Touched {
+ public:
+  Touched(const loop::Kernel& kernel, std::size_t buffer)
+      : buffer_(static_cast<std::int32_t>(buffer)),
+        size_(static_cast<double>(size_of(kernel.buffers[buffer].dtype))),
+        elements_(static_cast<double>(kernel.buffers[buffer].elements)) {}
+
+  double whole() const { return elements_ * size_; }
+
+  double in(const loop::Nest& nest) {
+    add_all(nest.accesses, nest.stores, nest.extents);
+    return std::min(sum(), whole());
+  }
+
+  double in(const loop::Contraction& c) {
+    if (c.b_buffer == buffer_) return whole();
+    Integers rows = c.batch_extents;
+    rows.insert(rows.end(), c.m_extents.begin(), c.m_extents.end());
+    if (c.a_buffer == buffer_) {
+      Integers extents = rows, strides = c.a_batch_strides;
+      extents.insert(extents.end(), c.k_extents.begin(), c.k_extents.end());
+      strides.insert(strides.end(), c.a_m_strides.begin(), c.a_m_strides.end());
+      strides.insert(strides.end(), c.a_k_strides.begin(), c.a_k_strides.end());
+      add({c.a_buffer, c.a_offset, strides, {}, {}, 0}, extents);
+    }
+    rows.push_back(c.n);
+    add_all(c.accesses, c.stores, rows);
+    add_all(c.row_epilogue.accesses, c.row_epilogue.stores, c.row_epilogue.extents);
+    return std::min(sum(), whole());
+  }
+
+ private:
+  struct Part {
+    double from, to, bytes;
+  };
+
+  void add_all(const std::vector<loop::Access>& accesses, const std::vector<loop::Store>& stores,
+               const Integers& extents) {
+    for (const loop::Access& access : accesses) add(access, extents);
+    for (const loop::Store& store : stores) add(store.access, extents);
+  }
+
+  void add(const loop::Access& access, const Integers& extents) {
+    if (access.buffer != buffer_) return;
+    constexpr double line = 64;
+    double low = static_cast<double>(access.offset), high = low, points = 1, least = HUGE_VAL;
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      const auto stride = static_cast<double>(access.strides[dim]);
+      const auto extent = static_cast<double>(extents[dim]);
+      if (stride == 0 || extent <= 1) continue;
+      (stride < 0 ? low : high) += stride * (extent - 1);
+      points *= extent;
+      least = std::min(least, std::abs(stride));
+    }
+    double bytes = points * std::clamp(least * size_, size_, std::max(line, size_));
+    if (access.indirect.empty()) {
+      bytes = std::min(bytes, (high - low + 1) * size_);
+    } else {
+      double all = 1;
+      for (const std::int64_t extent : extents) all *= static_cast<double>(extent);
+      bytes = std::max(bytes, std::min(all, elements_) * size_);
+      low = 0, high = elements_;
+    }
+    parts_.push_back({low * size_, (high + 1) * size_, bytes});
+  }
+
+  double sum() {
+    std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
+      return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+    });
+    double sum = 0, from = 0, to = -1, bytes = 0;
+    for (const Part& part : parts_) {
+      if (part.from >= to) {
+        sum += std::min(bytes, std::max(to - from, 0.0));
+        from = part.from, to = part.to, bytes = 0;
+      }
+      to = std::max(to, part.to);
+      bytes += part.bytes;
+    }
+    return sum + std::min(bytes, std::max(to - from, 0.0));
+  }
+
+  const std::int32_t buffer_;
+  const double size_, elements_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+double touched_bytes(const loop::Kernel& kernel, std::size_t buffer) {
+  Touched touched(kernel, buffer);
+  if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) return touched.in(*nest);
+  if (const auto* product = std::get_if<loop::Contraction>(&kernel.body))
+    return touched.in(*product);
+  return touched.whole();
+}
+
+}  // namespace rlx::cost

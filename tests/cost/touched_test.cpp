@@ -1,0 +1,53 @@
+// How much of its buffers a kernel touches: parts of concatenations, overlapping rows, whole ones.
+#include "cost/touched.hpp"
+
+#include <gtest/gtest.h>
+
+namespace rlx::cost {
+namespace {
+
+/// Rows of 256 that begin 16 apart, times B, into every second column of a wide concatenation.
+loop::Kernel product() {
+  loop::Contraction c;
+  c.m_extents = {100};
+  c.k_extents = {256};
+  c.n = 32;
+  c.a_m_strides = {16};
+  c.a_k_strides = {1};
+  c.b_buffer = 1;
+  c.b_k_strides = {32};
+  c.accesses = {{2, 0, {0, 1}, {}, {}, 0}};
+  c.nodes = {{.op = ScalarOp::accumulator, .dtype = f32}};
+  c.stores = {{{3, 5000, {640, 2}, {}, {}, 0}, 0}};
+  return {{{f32, 4000, false}, {f32, 256 * 32, false}, {f32, 32, false}, {f32, 80'000, true}},
+          std::move(c)};
+}
+
+TEST(Touched, ContractionsTouchTheirPartOfABuffer) {
+  const loop::Kernel kernel = product();
+  EXPECT_EQ(touched_bytes(kernel, 0), (99 * 16 + 256) * 4);  // rows overlap
+  EXPECT_EQ(touched_bytes(kernel, 1), 256 * 32 * 4);
+  EXPECT_EQ(touched_bytes(kernel, 2), 32 * 4);
+  EXPECT_EQ(touched_bytes(kernel, 3), 100 * 32 * 2 * 4);  // with the columns between
+}
+
+TEST(Touched, NeverMoreThanTheBuffer) {
+  loop::Kernel kernel = product();
+  kernel.buffers[0].elements = 1000;  // guards keep the other places from being read
+  EXPECT_EQ(touched_bytes(kernel, 0), 4000);
+}
+
+TEST(Touched, PlacesOfSeveralAccessesCountOnce) {
+  loop::Nest nest;
+  nest.extents = {64};
+  nest.parallel_dims = 1;
+  nest.accesses = {{0, 0, {1}, {}, {}, 0}, {0, 8, {1}, {}, {}, 0}, {0, 512, {1}, {}, {}, 0}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32}};
+  nest.stores = {{{1, 0, {1}, {}, {}, 0}, 0}};
+  const loop::Kernel kernel{{{f32, 1024, false}, {f32, 64, true}}, std::move(nest)};
+  EXPECT_EQ(touched_bytes(kernel, 0), (72 + 64) * 4);
+  EXPECT_EQ(touched_bytes(kernel, 1), 64 * 4);
+}
+
+}  // namespace
+}  // namespace rlx::cost
