@@ -46,6 +46,48 @@ void pin(pthread_t thread, int cpu) {
   (void)pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
+using Clock = std::chrono::steady_clock;
+using Time = pool_detail::SittingOut::Time;
+
+Time time_now() { return Clock::now().time_since_epoch(); }
+
+/// How long this thread has had a core.
+Time time_ran() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Time(time.tv_nsec);
+}
+
+/// Watches jobs of the calling thread. Clocks are too dear for the shortest jobs: one job in some
+/// is timed, and after a long one the system is asked how long the thread ran in the next.
+class Watch {
+ public:
+  /// `skip`: jobs still to be left out; negative: look closely.
+  explicit Watch(std::atomic<int>& skip) : skip_(skip), before_(skip.load(relaxed)) {
+    if (before_ > 0) {
+      skip.store(before_ - 1, relaxed);
+      return;
+    }
+    start_ = time_now();
+    if (before_ < 0) ran_ = time_ran();
+  }
+  /// At the job's end, of which so much was spent in naps.
+  void end(Time napped, pool_detail::SittingOut& sitting_out) const {
+    if (before_ > 0) return;
+    const Time now = time_now(), wall = now - start_;
+    if (before_ < 0) sitting_out.note(now, wall - napped, time_ran() - ran_);
+    skip_.store(wall > pool_detail::SittingOut::long_job ? -1 : jobs_between_looks, relaxed);
+  }
+
+ private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+  static constexpr int jobs_between_looks = 15;
+
+  std::atomic<int>& skip_;
+  const int before_;
+  Time start_{}, ran_{};
+};
+
 }  // namespace
 
 namespace pool_detail {
@@ -60,7 +102,9 @@ void Backoff::pause() {
   } else {
     // Whoever is waited for works for long: a nap is short beside that, and leaves the core free.
     const timespec nap{0, nap_ns};
+    const Clock::time_point start = Clock::now();
     nanosleep(&nap, nullptr);
+    napped_ += Clock::now() - start;
   }
 }
 
@@ -74,6 +118,17 @@ std::chrono::nanoseconds Backoff::waited() const {
 using pool_detail::Backoff;
 using pool_detail::BarrierLine;
 
+namespace {
+
+/// Until the flag is there; how long was spent in naps.
+Time wait_long(const std::atomic<std::uint64_t>& flag, std::uint64_t epoch) {
+  Backoff backoff;
+  while (flag.load(std::memory_order_acquire) < epoch) backoff.pause();
+  return backoff.napped();
+}
+
+}  // namespace
+
 // The dissemination barrier (Hensgen, Finkel and Manber 1988): in round r a member tells the one
 // 2^r places on that it has come, and waits to be told by the one 2^r places before. For two
 // members that is one message each way.
@@ -84,8 +139,11 @@ void Team::barrier() {
         worker_ + distance < size_ ? worker_ + distance : worker_ + distance - size_;
     lines_[partner]->flags[round].store(epoch_, std::memory_order_release);
     const std::atomic<std::uint64_t>& own = lines_[worker_]->flags[round];
-    Backoff backoff;
-    while (own.load(std::memory_order_acquire) < epoch_) backoff.pause();
+    int spins = 0;
+    while (own.load(std::memory_order_acquire) < epoch_) {
+      cpu_pause();
+      if (++spins == spins_before_yield) napped_ += wait_long(own, epoch_);
+    }
   }
 }
 
@@ -127,7 +185,7 @@ void ThreadPool::start(const std::vector<int>& cpus) {
 
 ThreadPool::~ThreadPool() {
   Claim claims[pool_detail::threads_limit];
-  const int count = claim(static_cast<int>(workers_.size()), claims);
+  const int count = claim(static_cast<int>(workers_.size()), claims, true);
   for (int i = 0; i < count; ++i) {
     claims[i].worker->job.index = stop_index;
     post(claims[i]);
@@ -152,21 +210,25 @@ std::uint32_t ThreadPool::wait_for_job(Worker& worker) const {
 }
 
 void ThreadPool::work(Worker& worker) {
+  std::atomic<int> skip = 0;
   while (true) {
     const std::uint32_t state = wait_for_job(worker);
     Job& job = worker.job;
     if (job.index == stop_index) return;
     Team team(job.index, job.size, job.lines, job.epoch);
+    const Watch watch(skip);
     job.invoke(job.body(), job.index, team);
-    // From here on the caller may return: nothing of the team is touched any more.
+    // From here on the caller may return: nothing of its own is touched any more.
     worker.state.store((state & ~phase_mask) | idle, std::memory_order_release);
+    watch.end(team.napped_, worker.sitting_out);
   }
 }
 
-int ThreadPool::claim(int wanted, Claim* claims) {
+int ThreadPool::claim(int wanted, Claim* claims, bool all) {
   int count = 0;
   for (const auto& worker : workers_) {
     if (count >= wanted) break;
+    if (!all && !worker->sitting_out.is_fresh() && worker->sitting_out.is_out(time_now())) continue;
     std::uint32_t state = worker->state.load(std::memory_order_relaxed);
     while ((state & phase_mask) == idle || (state & phase_mask) == asleep) {
       const std::uint32_t ticket = (state & ~phase_mask) + claim_step;
@@ -185,11 +247,12 @@ void ThreadPool::post(const Claim& claim) {
   if (claim.was_asleep) claim.worker->state.notify_one();
 }
 
-void ThreadPool::wait_for_end(const Claim& claim) {
+Time ThreadPool::wait_for_end(const Claim& claim) {
   Backoff backoff;
   while (claim.worker->state.load(std::memory_order_acquire) == claim.running_state) {
     backoff.pause();
   }
+  return backoff.napped();
 }
 
 void ThreadPool::keep_off_the_callers_core(Claim* claims, int count) {
@@ -233,8 +296,13 @@ void ThreadPool::run_job(int threads, Job& job, void* body) {
     post(claims[i]);
   }
   Team team(0, job.size, job.lines, job.epoch);
+  Worker& last = *claims[helpers - 1].worker;
+  const Watch watch(last.leader_skip);
   job.invoke(body, 0, team);
-  for (int i = 0; i < helpers; ++i) wait_for_end(claims[i]);
+  Time napped = team.napped_;
+  for (int i = 0; i < helpers; ++i) napped += wait_for_end(claims[i]);
+  // A caller that shares its core with others can have that of a worker.
+  watch.end(napped, last.sitting_out);
 }
 
 }  // namespace rlx

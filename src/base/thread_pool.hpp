@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/sitting_out.hpp"
+
 namespace rlx {
 
 namespace pool_detail {
@@ -38,11 +40,13 @@ class Backoff {
   void pause();
   /// Since the first yield; 0 before it.
   std::chrono::nanoseconds waited() const;
+  std::chrono::nanoseconds napped() const { return napped_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   std::chrono::nanoseconds nap_after_;
   int spins_ = 0;
+  std::chrono::nanoseconds napped_{};
   Clock::time_point long_since_{};
 };
 
@@ -65,6 +69,7 @@ class Team {
   const int worker_, size_;
   pool_detail::BarrierLine* const* const lines_;  ///< of each member
   std::uint64_t epoch_;
+  std::chrono::nanoseconds napped_{};
 };
 
 /// Threads that wait for teams. Any thread may call it, also several at once and also from inside a
@@ -73,7 +78,8 @@ class Team {
 ///
 /// Where the pool has a thread for every core that the process may use, its workers are pinned to
 /// distinct cores, and a worker that finds itself on the caller's core is moved. With cores to
-/// spare the system places the threads.
+/// spare the system places the threads. A worker whose core others want, too, sits out: teams are
+/// smaller for a while.
 class ThreadPool {
  public:
   /// `threads` counts the calling thread: threads - 1 are started. Where the system refuses some
@@ -127,6 +133,8 @@ class ThreadPool {
     pool_detail::BarrierLine line;         ///< of the worker
     pool_detail::BarrierLine leader_line;  ///< of a caller whose first helper the worker is
     std::atomic<int> cpu = -1;             ///< pinned to; -1: not pinned
+    pool_detail::SittingOut sitting_out;
+    std::atomic<int> leader_skip = 0;  ///< jobs of callers that are not looked at
     std::thread thread;
   };
 
@@ -139,10 +147,12 @@ class ThreadPool {
   void start(const std::vector<int>& cpus);
   void work(Worker& worker);
   std::uint32_t wait_for_job(Worker& worker) const;
-  int claim(int wanted, Claim* claims);
+  /// Also those that sit out where `all` is set.
+  int claim(int wanted, Claim* claims, bool all = false);
   void keep_off_the_callers_core(Claim* claims, int count);
   static void post(const Claim& claim);
-  static void wait_for_end(const Claim& claim);
+  /// How long it napped.
+  static std::chrono::nanoseconds wait_for_end(const Claim& claim);
   void run_job(int threads, Job& job, void* body);
 
   std::vector<std::unique_ptr<Worker>> workers_;

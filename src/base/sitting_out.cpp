@@ -1,0 +1,33 @@
+// The rule by which a worker sits out.
+#include "base/sitting_out.hpp"
+
+#include <algorithm>
+
+namespace rlx::pool_detail {
+namespace {
+
+using Time = SittingOut::Time;
+
+constexpr Time least_delay = std::chrono::microseconds(200);
+constexpr Time shortest = std::chrono::milliseconds(20), longest = std::chrono::milliseconds(320);
+/// One delay may be an interrupt or the hypervisor; a neighbour comes back within some time slices.
+constexpr Time soon = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void SittingOut::note(Time now, Time wall, Time ran) {
+  const Time delay = wall - ran;
+  const Time duration(duration_.load(std::memory_order_relaxed));
+  if (delay < least_delay || delay * 8 < wall) {
+    if (duration.count() != 0 && now > Time(held_up_at_.load(std::memory_order_relaxed)) + duration)
+      duration_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const Time before(held_up_at_.exchange(now.count(), std::memory_order_relaxed));
+  if (before.count() == 0 || now - before > duration + soon) return;
+  const Time next = std::clamp(duration * 2, shortest, longest);
+  duration_.store(next.count(), std::memory_order_relaxed);
+  until_.store((now + next).count(), std::memory_order_relaxed);
+}
+
+}  // namespace rlx::pool_detail
