@@ -120,4 +120,26 @@ Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Nod
   return true;
 }
 
+Result<bool> canonical_scatter_rows(Rewriter& rewriter, std::int32_t index, const Node& node,
+                                    const op::ScatterElements& scatter) {
+  const Values inputs = rewriter.values_of(node);
+  const int rank = inputs[0].rank();
+  if (rank < 2 || (scatter.axis != 0 && scatter.axis != -rank)) return false;
+  for (const Value& input : inputs)
+    if (!input.type().is_static()) return false;
+  const Node& spread = rewriter.target().node(inputs[1].id());
+  if (!spread.op.is<op::Broadcast>()) return false;
+  const Value rows = rewriter.target().handle(spread.inputs[0]);
+  const std::int64_t count = extent(inputs[1], 0);
+  // One index for each row of updates, and rows as long as those of x.
+  if (rows.rank() != rank || extent(rows, 0) != count || rows.type().elements() != count)
+    return false;
+  for (std::size_t axis = 1; axis < static_cast<std::size_t>(rank); ++axis)
+    if (extent(inputs[2], axis) != extent(inputs[0], axis)) return false;
+  const Value places = reshape(rows, {count, 1});
+  rewriter.replace(index, Values{rewriter.target().add_one(op::ScatterNd{scatter.mode},
+                                                           {inputs[0], places, inputs[2]})});
+  return true;
+}
+
 }  // namespace rlx::passes

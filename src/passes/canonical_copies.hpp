@@ -14,4 +14,9 @@ Result<bool> canonical_pad(Rewriter& rewriter, std::int32_t index, const Node& n
 Result<bool> canonical_scatter(Rewriter& rewriter, std::int32_t index, const Node& node,
                                const op::ScatterNd& scatter);
 
+/// scatter_elements(x, i [n, 1, ...] broadcast along whole rows, updates) = scatter_nd(x, i [n, 1],
+/// updates): sums over the neighbours of a graph move rows, not elements.
+Result<bool> canonical_scatter_rows(Rewriter& rewriter, std::int32_t index, const Node& node,
+                                    const op::ScatterElements& scatter);
+
 }  // namespace rlx::passes

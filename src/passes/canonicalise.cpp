@@ -259,6 +259,8 @@ Result<Graph> canonicalise(const Graph& graph) {
                      return canonical_pad(rewriter, index, node, *pad);
                    if (const auto* scatter = node.op.as<op::ScatterNd>())
                      return canonical_scatter(rewriter, index, node, *scatter);
+                   if (const auto* scatter = node.op.as<op::ScatterElements>())
+                     return canonical_scatter_rows(rewriter, index, node, *scatter);
                    return false;
                  });
 }

@@ -4,6 +4,7 @@
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "passes/sub_pixel.hpp"
+#include "passes/wide_groups.hpp"
 
 namespace rlx::passes {
 
@@ -25,6 +26,9 @@ std::span<const Pass> all_passes() {
       return forms.size() - 1;
     });
   };
+  static constexpr auto wide_groups_of_16 = [](const Graph& graph) {
+    return wide_groups(graph, 16);
+  };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
                                 {"recognise", recognise},
@@ -33,6 +37,7 @@ std::span<const Pass> all_passes() {
                                 {"sub_pixel", sub_pixel},
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
+                                {"wide_groups", wide_groups_of_16},
                                 {"channels_last", channels_last},
                                 {"stack_products", stack_by_preset},
                                 {"few_channels", last_form},

@@ -14,6 +14,7 @@
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
+#include "passes/wide_groups.hpp"
 #include "plan/regions.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/signal.hpp"
@@ -191,6 +192,9 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
         RLX_ASSIGN(result, passes::sub_pixel(result));
         RLX_ASSIGN(result, passes::integer_products(result));
         RLX_ASSIGN(result, passes::canonicalise(result));
+        if (fusion && !options.exact && backend.model()) {
+          RLX_ASSIGN(result, passes::wide_groups(result, backend.model()->machine.lanes(4)));
+        }
         RLX_ASSIGN(result, passes::channels_last(result));
         if (fusion && !options.exact && options.precision == Precision::f32) {
           RLX_ASSIGN(result, passes::few_channels(result, [&](const auto&... asked) {

@@ -83,5 +83,35 @@ TEST(CanonicalScatter, leaves_other_places_and_sums) {
   EXPECT_FALSE(replaces_scatter({1, 1}, {1}, {1, 4, 5}, ScatterMode::add));
 }
 
+/// scatter_elements(x [6,3], index, updates [4,columns]) in canonical form, checked; true where it
+/// became a scatter of rows.
+bool scatters_rows(const Shape& index, std::int64_t columns, std::int64_t axis, ScatterMode mode) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {6, 3});
+  const Value rows = graph.input("i", i64, index);
+  const Value updates = graph.input("u", f32, {4, columns});
+  const Value places = broadcast(rows, {4, columns});
+  graph.output("y", graph.add_one(op::ScatterElements{axis, mode}, {x, places, updates}));
+  const Graph canonical = passes::canonicalise(graph).value();
+  const bool by_row = index[0] == Dim(4);
+  const Tensor numbers = by_row ? Tensor::of<std::int64_t>({4, 1}, {2, -1, 2, 0})
+                                : Tensor::of<std::int64_t>({1, 3}, {2, 0, 1});
+  expect_same_values(graph, canonical, {counted({6, 3}, 1), numbers, counted({4, columns}, 100)});
+  return holds<op::ScatterNd>(canonical);
+}
+
+TEST(CanonicalScatter, indices_of_whole_rows_move_rows) {
+  for (const ScatterMode mode : {ScatterMode::assign, ScatterMode::add, ScatterMode::max}) {
+    EXPECT_TRUE(scatters_rows({4, 1}, 3, 0, mode));
+    EXPECT_TRUE(scatters_rows({4, 1}, 3, -2, mode));
+  }
+}
+
+TEST(CanonicalScatter, other_indices_move_elements) {
+  EXPECT_FALSE(scatters_rows({4, 1}, 2, 0, ScatterMode::add));  // parts of rows
+  EXPECT_FALSE(scatters_rows({1, 3}, 3, 0, ScatterMode::add));  // an index for each column
+  EXPECT_FALSE(scatters_rows({1, 3}, 3, 1, ScatterMode::add));
+}
+
 }  // namespace
 }  // namespace rlx
