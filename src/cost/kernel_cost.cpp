@@ -45,10 +45,13 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     default: break;
   }
   double ns = model.op(node.op);
-  // A power that is known when code is made needs no logarithm of its own.
+  // A power that is known when code is made needs no logarithm of its own, one of quarters only
+  // roots and products.
   if (node.op == ScalarOp::pow && node.b >= 0 &&
-      nodes[static_cast<std::size_t>(node.b)].op == ScalarOp::constant)
-    ns *= 0.16;
+      nodes[static_cast<std::size_t>(node.b)].op == ScalarOp::constant) {
+    const double quarters = 4 * nodes[static_cast<std::size_t>(node.b)].value;
+    ns *= quarters == std::round(quarters) ? 0.09 : 0.16;
+  }
   const bool compares = node.op >= ScalarOp::equal && node.op <= ScalarOp::greater_equal;
   const DType dtype =
       compares && node.a >= 0 ? nodes[static_cast<std::size_t>(node.a)].dtype : node.dtype;

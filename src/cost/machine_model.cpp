@@ -81,10 +81,10 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     name = "AMD Zen 5";
     width = 1;
     model.cycle = 0.255;
-    // Neighbours use L3, too.
-    model.cache_bytes = {48 << 10, 1 << 20, 8 << 20};
+    // Neighbours use L3, too: half of it is what stays.
+    model.cache_bytes = {48 << 10, 1 << 20, 16 << 20};
     model.read = {440, 240, 95, 36};
-    model.write = {250, 200, 75, 24};
+    model.write = {250, 200, 95, 24};
     model.memory_all = 55;
     model.l3_all = 200;
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {

@@ -57,6 +57,10 @@ class NestCost : public NestView {
   /// ns that the start of a row of a map takes, at most and for each of its vectors: the streams
   /// begin anew.
   static constexpr double longest_start = 9, start_of_vector = 0.35;
+  /// ns that a step to the next row of a reduced dim takes, of which only some lines are read: no
+  /// stream tells what comes next; and where rows lie whole pages apart and fall into the same
+  /// sets.
+  static constexpr double row_step = 1, page_step = 3;
 
   bool is_turned(int access) const {
     return std::find(plan_.turned.begin(), plan_.turned.end(), access) != plan_.turned.end();
@@ -271,6 +275,25 @@ class NestCost : public NestView {
     compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (rows - 1) / ahead));
   }
 
+  /// A pass down the reduced dims reads a few lines of every row.
+  void add_row_steps(const Walk& w, double unroll) {
+    if (w.blocks <= 0 || nest_.parallel_dims >= plan_.rank()) return;
+    double longest = 0;
+    for (const loop::Access& access : nest_.accesses) {
+      const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
+      if (!access.indirect.empty() || std::abs(along) != 1) continue;
+      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+      const std::int64_t size = static_cast<std::int64_t>(size_of(buffer.dtype));
+      const std::int64_t apart = std::abs(access.strides.back()) * size;
+      const double all = static_cast<double>(buffer.elements * size);
+      if (static_cast<double>(apart) <= unroll * line_bytes ||
+          all < 0.9 * static_cast<double>(model_.cache_bytes[0]))
+        continue;
+      longest = std::max(longest, apart % 4096 == 0 ? page_step : row_step);
+    }
+    starts_ += w.blocks * points_of(plan_.reduced_dims()) * longest;
+  }
+
   void add_reductions(int level) {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
@@ -302,6 +325,7 @@ class NestCost : public NestView {
       add_row_pass(all, depth + chain);
       return;
     }
+    add_row_steps(w, unroll);
     const double chains = unroll * (plan_.tile <= 1 ? 1 : plan_.tile);
     const double latency = add_latency * model_.cycle / std::max(chains, 1.0);
     compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "cost/touched.hpp"
 
@@ -61,6 +62,7 @@ class Predictor {
 
   void choose(int most) {
     most_ = most;
+    if (most > 1) where_of_team_ = residencies(plan_, team_of(most));
     choose(plan_.steps, true);
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     if (team) {
@@ -75,6 +77,9 @@ class Predictor {
   }
 
   void predict() {
+    int most = 1;
+    for (const Step& step : plan_.steps) most = std::max(most, step.threads);
+    if (most > 1) where_of_team_ = residencies(plan_, team_of(most));
     predict(plan_.steps);
     set_total();
   }
@@ -126,8 +131,7 @@ class Predictor {
   void predict(std::vector<Step>& steps) {
     bool after_team = false;
     for (Step& step : steps) {
-      const double crossing = crossing_ns(step, after_team, shares(step));
-      after_team = shares(step);
+      const bool after = std::exchange(after_team, shares(step));
       if (step.kind == Step::Kind::loop) {
         predict(loop_of(step).steps);
         set_time(step, loop_time(loop_of(step)));
@@ -135,7 +139,7 @@ class Predictor {
       }
       const Times times = times_of(step, step.threads);
       set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1],
-               crossing);
+               crossing_ns(step, after, shares(step)));
     }
   }
 
@@ -144,6 +148,7 @@ class Predictor {
   /// fall to the same worker again.
   double crossing_ns(const Step& step, bool after_team, bool shared) const {
     if ((!after_team && !shared) || step.kind != Step::Kind::kernel) return 0;
+    constexpr double of_team = 0.02, of_one = 0.05;  // parts of the bytes that somebody waits for
     double bytes = 0;
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
@@ -151,9 +156,10 @@ class Predictor {
       if (buffer.storage == Storage::arena && !kernel.buffers[i].local)
         bytes += std::min(static_cast<double>(buffer.bytes()), cost::touched_bytes(kernel, i));
     }
-    // What does not fit lies in the caches that all share.
-    bytes = std::min(bytes, 0.5 * static_cast<double>(model_.cache_bytes[1]));
-    return bytes * (after_team && shared ? 0.12 : 0.25) / model_.other_core;
+    // The rest lies in the caches that all share.
+    const auto near = near_bytes_.find(&step);
+    if (near != near_bytes_.end()) bytes = std::min(bytes, near->second);
+    return bytes * (after_team && shared ? of_team : of_one) / model_.other_core;
   }
 
   Times times_of(const Step& step, int most) {
@@ -166,26 +172,36 @@ class Predictor {
     return {};
   }
 
-  Times kernel_times(const Step& step, int most) const {
+  Times kernel_times(const Step& step, int most) {
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
-    const cost::KernelWork work = cost::work_of(kernel, where_.at(&step), model_);
-    Times times;
+    cost::KernelWork work = cost::work_of(kernel, where_.at(&step), model_);
+    near_bytes_[&step] = work.read[0] + work.read[1] + work.written[0] + work.written[1];
+    Times times{cost::time_of(work, model_, 1, code_)};
     const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
-    for (int threads = 1; threads <= useful; ++threads)
+    if (useful == 1) return times;
+    const auto place = where_of_team_.find(&step);
+    if (place != where_of_team_.end()) work = cost::work_of(kernel, place->second, model_);
+    for (int threads = 2; threads <= useful; ++threads)
       times.push_back(cost::time_of(work, model_, threads, code_));
     return times;
   }
+  /// The machine whose caches of single cores are those of a whole team.
+  cost::MachineModel team_of(int threads) const {
+    cost::MachineModel team = model_;
+    for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= threads;
+    return team;
+  }
 
   /// Kernels of the backend's own: what they tell, or a quarter of the machine's peak, shared
-  /// evenly.
+  /// evenly; without arithmetic an element a cycle.
   Times host_times(const Step& step, int most) const {
     const HostCall& call = plan_.host_calls[static_cast<std::size_t>(step.index)];
     const codegen::StepWork& work = call.work;
     if (work.items == 0) return {host_time(step)};
     constexpr double share_of_peak = 0.25;
     const double flops_per_cycle = model_.fma_per_cycle * model_.machine.vector_bytes / 2.0;
-    const double cycles =
-        work.cycles > 0 ? work.cycles : step.flops / (flops_per_cycle * share_of_peak);
+    double cycles = work.cycles > 0 ? work.cycles : step.flops / (flops_per_cycle * share_of_peak);
+    if (cycles <= 0) cycles = elements_of(call.outputs);
     Times times;
     for (int threads = 1; threads <= std::max(most, 1) && threads <= work.items; ++threads) {
       const double compute = (cycles / threads + work.cycles_each) * model_.cycle;
@@ -222,11 +238,16 @@ class Predictor {
   DType dtype_of(std::int32_t buffer) const {
     return plan_.buffers[static_cast<std::size_t>(buffer)].dtype;
   }
-  cost::KernelTime host_time(const Step& step) const {
+  double elements_of(const std::vector<std::int32_t>& buffers) const {
     double elements = 0;
-    for (const std::int32_t buffer : step.buffers)
-      elements += static_cast<double>(plan_.buffers[static_cast<std::size_t>(buffer)].elements);
-    const double ns = model_.host_call + elements * model_.host_element;
+    for (const std::int32_t buffer : buffers) {
+      if (buffer >= 0)
+        elements += static_cast<double>(plan_.buffers[static_cast<std::size_t>(buffer)].elements);
+    }
+    return elements;
+  }
+  cost::KernelTime host_time(const Step& step) const {
+    const double ns = model_.host_call + elements_of(step.buffers) * model_.host_element;
     return {.ns = ns, .overhead = ns};
   }
 
@@ -275,6 +296,8 @@ class Predictor {
   Plan& plan_;
   const cost::MachineModel& model_;
   const Residencies where_;
+  Residencies where_of_team_;                 ///< where each worker has its part in its own caches
+  std::map<const Step*, double> near_bytes_;  ///< that a step finds in its core's own caches
   const cost::Level code_;
   int most_ = 1;
 };

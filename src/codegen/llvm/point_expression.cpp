@@ -106,12 +106,22 @@ llvm::Value* PointExpression::lane_mask(llvm::Value* guard) {
   return emitter_.builder.CreateAnd(splat(emitter_, guard, point_.lanes), point_.mask);
 }
 
+// A load whose mask has no lane left is harmless, but takes hundreds of cycles where its address
+// lies on a page that is not there: before the first page of a buffer, behind the last one.
+llvm::Value* PointExpression::safe_pointer(const Place& place, std::int32_t buffer) {
+  if (!place.guard || place.stride == 0 || !emitter_.machine.masks) return place.pointer;
+  auto& b = emitter_.builder;
+  llvm::Value* any =
+      lanes_of(place.guard) == 1 ? place.guard : b.CreateOrReduce(lane_mask(place.guard));
+  return b.CreateSelect(any, place.pointer, emitter_.buffers[buffer]);
+}
+
 llvm::Value* PointExpression::load(const ScalarNode& node) {
   const loop::Access& access = accesses_[node.index];
   const PartialAddress address =
       addresses_.empty() ? PartialAddress{} : addresses_[static_cast<std::size_t>(node.index)];
   const DType dtype = emitter_.kernel.buffers[access.buffer].dtype;
-  const Place place = this->place(access, address);
+  Place place = this->place(access, address);
   llvm::Constant* fill =
       constant_of(emitter_, dtype, 1, access.fill, static_cast<std::int64_t>(access.fill));
   if (lanes_of(place.pointer) > 1) {
@@ -119,6 +129,7 @@ llvm::Value* PointExpression::load(const ScalarNode& node) {
     if (mask) mask = splat(emitter_, mask, point_.lanes);
     return emit_gather(emitter_, dtype, place.pointer, mask, fill);
   }
+  place.pointer = safe_pointer(place, access.buffer);
   // A broadcast element exists whenever one lane does, so the tail's mask does not matter to it.
   llvm::Value* mask = place.stride == 0 ? place.guard : lane_mask(place.guard);
   if (mask && lanes_of(mask) == 1 && place.stride != 0 && emitter_.machine.masks) {
