@@ -21,10 +21,12 @@ namespace op {
 /// (signal [..., T], window [length], filters [bands, length/2 + 1]) -> [..., frames, bands]:
 /// log10(max(filters · |rfft(frame * window)|^2, least)) of frames that begin `hop` apart. The
 /// spectrum is never stored where the device has a kernel for it. An offset above 0 is added to the
-/// energies instead of `least`: log10(filters · |rfft(frame * window)|^2 + offset).
+/// energies instead of `least`: log10(filters · |rfft(frame * window)|^2 + offset). The frames are
+/// those of the signal with `before` and `behind` samples reflected at its ends.
 struct BandLevels {
   std::int64_t length = 0, hop = 1;
   double least = 1e-10, offset = 0;
+  std::int64_t before = 0, behind = 0;
 };
 /// (signal [..., T], window [length]) -> [..., length/2 + 1]: |rfft(frame * window)|^2, its mean
 /// over frames that begin `hop` apart; with take_mean_off each frame loses its mean first.

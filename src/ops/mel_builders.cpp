@@ -48,12 +48,17 @@ Value band_decibels(Value signal, const MelOptions& mel, const StftOptions& fram
     return power_to_db(energy, least, 0);
   }
   const std::int64_t margin = frames.centre ? frames.n_fft / 2 : 0;
-  const Value padded = extended(signal, margin, margin, frames.extension);
+  const bool reflects = frames.extension == Extension::reflect;
+  const Value ends = reflects ? signal : extended(signal, margin, margin, frames.extension);
   const Tensor weights = window(frames.window, length, frames.periodic, frames.window_parameter);
   const std::int64_t hop = frames.hop == 0 ? std::max<std::int64_t>(length / 4, 1) : frames.hop;
   const Value levels =
-      apply(op::BandLevels{.length = length, .hop = hop, .least = least},
-            {padded, constant_like(signal, weights), constant_like(signal, mel_filters(mel))});
+      apply(op::BandLevels{.length = length,
+                           .hop = hop,
+                           .least = least,
+                           .before = reflects ? margin : 0,
+                           .behind = reflects ? margin : 0},
+            {ends, constant_like(signal, weights), constant_like(signal, mel_filters(mel))});
   return levels * constant_like(signal, 10);
 }
 

@@ -8,14 +8,14 @@ namespace rlx {
 namespace {
 
 Status check_frames(std::string_view name, std::int64_t length, std::int64_t hop,
-                    const InferArgs& args) {
+                    const InferArgs& args, std::int64_t extra = 0) {
   const Type &signal = args[0], &window = args[1];
   RLX_TRY(require((signal.dtype == f32 || signal.dtype == f64) && signal.rank() > 0, name,
                   "f32 or f64 signals of at least one axis", signal));
   if (length < 1 || hop < 1)
     return bad_input("The frames of ({}) samples, ({}) apart, are no frames.", length, hop);
   const Dim& samples = signal.shape.back();
-  if (samples.is_static() && samples.value() < length) {
+  if (samples.is_static() && samples.value() + extra < length) {
     return bad_input("The signal {} is shorter than a frame of ({}) samples.", signal.text(),
                      length);
   }
@@ -40,11 +40,13 @@ Value frame_power(Graph& graph, std::span<const Value> inputs, std::int64_t leng
   return re * re + im * im;
 }
 
-double frames_total(const Type& signal, std::int64_t length, std::int64_t hop) {
+double frames_total(const Type& signal, std::int64_t length, std::int64_t hop,
+                    std::int64_t extra = 0) {
   const auto samples = static_cast<double>(signal.dims().back());
   const double lines = static_cast<double>(signal.elements()) / std::max(samples, 1.0);
-  return lines *
-         (std::floor((samples - static_cast<double>(length)) / static_cast<double>(hop)) + 1);
+  return lines * (std::floor((samples + static_cast<double>(extra) - static_cast<double>(length)) /
+                             static_cast<double>(hop)) +
+                  1);
 }
 
 double frame_flops(std::int64_t length) {
@@ -61,11 +63,21 @@ struct Rules<op::BandLevels> {
   static constexpr std::string_view name = "band_levels";
   static constexpr Arity arity{3, 3};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields = std::tuple{field("length", &A::length), field("hop", &A::hop),
-                                            field("least", &A::least), field("offset", &A::offset)};
+  static constexpr auto fields = std::tuple{
+      field("length", &A::length), field("hop", &A::hop),       field("least", &A::least),
+      field("offset", &A::offset), field("before", &A::before), field("behind", &A::behind)};
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
-    RLX_TRY(check_frames(name, a.length, a.hop, args));
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    if (a.before < 0 || a.behind < 0 || a.before > most || a.behind > most)
+      return bad_input("The reflected samples ({}, {}) of band_levels are none.", a.before,
+                       a.behind);
+    RLX_TRY(check_frames(name, a.length, a.hop, args, a.before + a.behind));
     const Type &signal = args[0], &filters = args[2];
+    const Dim& samples = signal.shape.back();
+    if (samples.is_static() && samples.value() <= std::max(a.before, a.behind)) {
+      return bad_input("The signal {} is too short to reflect ({}) samples.", signal.text(),
+                       std::max(a.before, a.behind));
+    }
     if (filters.rank() != 2 || filters.dtype != signal.dtype ||
         filters.shape[1] != Dim(a.length / 2 + 1)) {
       return bad_input("The filters {} of band_levels are not {}[bands, {}].", filters.text(),
@@ -76,12 +88,20 @@ struct Rules<op::BandLevels> {
     if (a.least <= 0)
       return bad_input("The least power ({}) of band_levels has no logarithm.", a.least);
     Type result = signal;
-    result.shape.back() = frames_of(signal.shape.back(), a.length, a.hop);
+    result.shape.back() = frames_of(shifted(samples, a.before + a.behind), a.length, a.hop);
     result.shape.push_back(filters.shape[0]);
     return std::vector<Type>{std::move(result)};
   }
   static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
-    const Value power = frame_power(graph, inputs, a.length, a.hop, false);
+    std::vector<Value> operands(inputs.begin(), inputs.end());
+    if (a.before + a.behind > 0) {
+      Axes low(static_cast<std::size_t>(inputs[0].rank()), 0), high = low;
+      low.back() = a.before;
+      high.back() = a.behind;
+      operands[0] =
+          graph.add_one(op::Pad{.low = low, .high = high, .mode = PadMode::reflect}, {inputs[0]});
+    }
+    const Value power = frame_power(graph, operands, a.length, a.hop, false);
     const Value energy = graph.add_one(
         op::DotGeneral{.a_contract = {power.rank() - 1}, .b_contract = {1}}, {power, inputs[2]});
     const Value held = a.offset > 0 ? energy + graph.constant(power.dtype(), a.offset)
@@ -91,7 +111,7 @@ struct Rules<op::BandLevels> {
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     // Bands overlap about twice; each bin costs its power and two products.
-    const double frames = frames_total(*inputs[0], a.length, a.hop);
+    const double frames = frames_total(*inputs[0], a.length, a.hop, a.before + a.behind);
     return {frames * (frame_flops(a.length) + 3.5 * static_cast<double>(a.length)) +
                 20 * static_cast<double>(results[0].elements()),
             bytes_of(inputs, results)};
@@ -110,6 +130,11 @@ struct Rules<op::BandLevels> {
     }
     list.push_back({.op = A{.length = 8, .hop = 3, .offset = 1e-3},
                     .inputs = {Type{f32, {30}}, Type{f32, {8}}, Type{f32, {2, 5}}},
+                    .low = 0.5,
+                    .high = 2,
+                    .tolerance = 1e-4});
+    list.push_back({.op = A{.length = 8, .hop = 4, .before = 4, .behind = 3},
+                    .inputs = {Type{f32, {2, 30}}, Type{f32, {8}}, Type{f32, {2, 5}}},
                     .low = 0.5,
                     .high = 2,
                     .tolerance = 1e-4});

@@ -258,6 +258,23 @@ Value as_product(Value levels, const BandEnergy& energy) {
   return transpose(levels, perm);
 }
 
+/// The signal whose ends a frame's signal reflects, read by nothing else; that signal itself where
+/// it is no such thing.
+struct Reflected {
+  ValueId signal;
+  std::int64_t before = 0, behind = 0;
+};
+Reflected reflected(const Pattern& p, ValueId id) {
+  const auto* pad = p.is<op::Pad>(id) ? p.node(id).op.as<op::Pad>() : nullptr;
+  if (!pad || pad->mode != PadMode::reflect || p.readers(id) != 1) return {id};
+  const auto is_none = [](std::int64_t count) { return count == 0; };
+  if (!std::all_of(pad->low.begin(), pad->low.end() - 1, is_none) ||
+      !std::all_of(pad->high.begin(), pad->high.end() - 1, is_none) || pad->low.back() < 0 ||
+      pad->high.back() < 0)
+    return {id};
+  return {p.in(id, 0), pad->low.back(), pad->high.back()};
+}
+
 Result<bool> band_levels(Rewriter& rewriter, const Pattern& p, ValueId id, bool filters_first) {
   if (!p.is<op::Log>(id)) return false;
   const auto limited = held(p, core(p, p.in(id, 0)));
@@ -278,11 +295,14 @@ Result<bool> band_levels(Rewriter& rewriter, const Pattern& p, ValueId id, bool 
     return false;
   Value weights = rewriter.target().handle(rewriter(energy->filters));
   if (energy->filter_bins == 0) weights = transpose(weights, {1, 0});
-  const Value signal = rewriter.target().handle(rewriter(frames->signal));
+  const Reflected ends = reflected(p, frames->signal);
+  const Value signal = rewriter.target().handle(rewriter(ends.signal));
   const Value levels = rewriter.target().add_one(op::BandLevels{.length = frames->length,
                                                                 .hop = frames->hop,
                                                                 .least = limited->least,
-                                                                .offset = limited->offset},
+                                                                .offset = limited->offset,
+                                                                .before = ends.before,
+                                                                .behind = ends.behind},
                                                  {signal, window_of(rewriter, *frames), weights});
   const Type& type = p.graph().type(id);
   Shape whole = power.shape;  // what the levels are, axes of size 1 included

@@ -1,6 +1,9 @@
 // Kernels over frames of signals whose spectra are never stored.
 #include "signal/frame_kernels.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 
 namespace rlx::signal {
@@ -10,10 +13,12 @@ namespace {
 template <class T>
 class FrameKernel : public LaneJobKernel<T> {
  public:
-  FrameKernel(const Type& signal, std::int64_t length, std::int64_t hop, codegen::Isa isa,
-              int out_buffer)
+  /// extra: samples that stand beyond the ends of the signal.
+  FrameKernel(const Type& signal, std::int64_t length, std::int64_t hop, std::int64_t extra,
+              codegen::Isa isa, int out_buffer)
       : LaneJobKernel<T>(length % 2 ? length : length / 2, false, isa, out_buffer) {
-    const std::int64_t samples = signal.dims().back(), frames = (samples - length) / hop + 1;
+    const std::int64_t samples = signal.dims().back(),
+                       frames = (samples + extra - length) / hop + 1;
     const bool even = length % 2 == 0;
     Job<T>& job = this->job();
     job.real_input = even;
@@ -26,11 +31,44 @@ class FrameKernel : public LaneJobKernel<T> {
   }
 };
 
+constexpr std::int64_t block = 16;
+
+/// Whether a block of numbers is zero.
+template <class T>
+bool is_zero(const T* numbers) {
+  std::array<std::uint64_t, block* static_cast<std::int64_t>(sizeof(T)) / 8> words;
+  std::memcpy(words.data(), numbers, sizeof(words));
+  std::uint64_t any = 0;
+  for (const std::uint64_t word : words) any |= word;
+  return any == 0;
+}
+
+/// Where the weights of a filter are not zero, in whole steps of what the kernel sums at once.
+template <class T>
+Band<T> band_of(const T* filter, std::int64_t bins) {
+  constexpr std::int64_t step = 4;
+  std::int64_t first = 0, last = bins;
+  while (first + block <= bins && is_zero(filter + first)) first += block;
+  while (first < bins && filter[first] == 0) ++first;
+  while (last - block >= first && is_zero(filter + last - block)) last -= block;
+  while (last > first && filter[last - 1] == 0) --last;
+  // Weights of zero make the count whole: in front where the bins end.
+  const std::int64_t count = std::min((last - first + step - 1) / step * step, bins);
+  first = std::min(first, bins - count);
+  return {static_cast<std::int32_t>(first), static_cast<std::int32_t>(count), filter + first};
+}
+
 template <class T>
 class BandKernel final : public FrameKernel<T> {
  public:
   BandKernel(const op::BandLevels& a, std::span<const Type> inputs, codegen::Isa isa)
-      : FrameKernel<T>(inputs[0], a.length, a.hop, isa, 3), bands_(inputs[2].dims()[0]) {
+      : FrameKernel<T>(inputs[0], a.length, a.hop, a.before + a.behind, isa, 3),
+        bands_(inputs[2].dims()[0]),
+        samples_(inputs[0].dims().back()),
+        length_(a.length),
+        before_(a.before),
+        behind_(a.behind),
+        lanes_(LaneJobKernel<T>::lanes_of(isa)) {
     Job<T>& job = this->job();
     job.result = Result::bands;
     job.band_count = bands_;
@@ -39,38 +77,87 @@ class BandKernel final : public FrameKernel<T> {
     job.least = static_cast<T>(a.offset > 0 ? double{std::numeric_limits<T>::min()} : a.least);
     job.offset = static_cast<T>(a.offset);
   }
-  /// The bands lie behind the scratch of the lanes.
+  /// Behind the scratch of the lanes lie the bands and frames that reach beyond the ends.
   std::int64_t scratch_bytes() const override {
-    return lane_bytes() + bands_ * static_cast<std::int64_t>(sizeof(Band<T>));
+    return lane_bytes() + band_bytes() +
+           (before_ + behind_ ? lanes_ * length_ * static_cast<std::int64_t>(sizeof(T)) : 0);
   }
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
            void* scratch) const override {
     auto* bands = reinterpret_cast<Band<T>*>(static_cast<std::byte*>(scratch) + lane_bytes());
     const auto* filters = static_cast<const T*>(buffers[2]);
     const std::int64_t bins = this->job().out.count;
-    for (std::int64_t band = 0; band < bands_; ++band, filters += bins) {
-      std::int64_t first = 0, last = bins;
-      while (first < bins && filters[first] == 0) ++first;
-      while (last > first && filters[last - 1] == 0) --last;
-      bands[band] = {static_cast<std::int32_t>(first), static_cast<std::int32_t>(last - first),
-                     filters + first};
-    }
+    for (std::int64_t band = 0; band < bands_; ++band)
+      bands[band] = band_of(filters + band * bins, bins);
     Job<T> job = this->job();
     job.window = static_cast<const T*>(buffers[1]);
     job.bands = bands;
-    this->run_job(job, buffers, begin, end, scratch);
+    if (before_ + behind_ == 0) return this->run_job(job, buffers, begin, end, scratch);
+    for (std::int64_t group = begin; group < end;) {
+      if (!is_within(group)) {
+        run_at_ends(job, buffers, group++, scratch);
+        continue;
+      }
+      std::int64_t last = group + 1;
+      while (last < end && is_within(last)) ++last;
+      void* moved[] = {static_cast<T*>(buffers[0]) - before_, buffers[1], buffers[2], buffers[3]};
+      Job<T> inner = job;
+      inner.lines = last * lanes_;
+      this->run_job(inner, moved, group, last, scratch);
+      group = last;
+    }
   }
 
  private:
   std::int64_t lane_bytes() const { return (LaneJobKernel<T>::scratch_bytes() + 63) / 64 * 64; }
-  std::int64_t bands_;
+  std::int64_t band_bytes() const {
+    return (bands_ * static_cast<std::int64_t>(sizeof(Band<T>)) + 63) / 64 * 64;
+  }
+  /// Where a line begins in its signal.
+  std::int64_t start_of(std::int64_t line) const {
+    const Lines& in = this->job().in;
+    return line % in.inner * in.inner_step - before_;
+  }
+  /// Whether the frames of a group, all there, lie within their signals.
+  bool is_within(std::int64_t group) const {
+    const std::int64_t first = group * lanes_, last = first + lanes_ - 1;
+    return last < this->job().lines &&
+           first / this->job().in.inner == last / this->job().in.inner && start_of(first) >= 0 &&
+           start_of(last) + length_ <= samples_;
+  }
+  /// Frames whose samples beyond the ends are those as far in front of them.
+  void run_at_ends(const Job<T>& whole, void* const* buffers, std::int64_t group,
+                   void* scratch) const {
+    auto* const frames =
+        reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + lane_bytes() + band_bytes());
+    const std::int64_t first = group * lanes_, count = std::min(lanes_, whole.lines - first);
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      const std::int64_t line = first + lane, start = start_of(line);
+      const T* const from =
+          static_cast<const T*>(buffers[0]) + line / whole.in.inner * whole.in.outer_step;
+      for (std::int64_t j = 0; j < length_; ++j) {
+        std::int64_t at = start + j;
+        at = at < 0 ? -at : at < samples_ ? at : 2 * (samples_ - 1) - at;
+        frames[lane * length_ + j] = from[at];
+      }
+    }
+    Job<T> job = whole;
+    job.in.inner = count;
+    job.in.outer_step = 0;
+    job.in.inner_step = length_;
+    job.lines = count;
+    void* own[] = {frames, buffers[1], buffers[2], static_cast<T*>(buffers[3]) + first * bands_};
+    this->run_job(job, own, 0, 1, scratch);
+  }
+
+  std::int64_t bands_, samples_, length_, before_, behind_, lanes_;
 };
 
 template <class T>
 class MeanKernel final : public FrameKernel<T> {
  public:
   MeanKernel(const op::MeanPower& a, const Type& signal, codegen::Isa isa)
-      : FrameKernel<T>(signal, a.length, a.hop, isa, 2) {
+      : FrameKernel<T>(signal, a.length, a.hop, 0, isa, 2) {
     Job<T>& job = this->job();
     job.result = Result::mean;
     job.take_mean_off = a.take_mean_off;

@@ -11,10 +11,13 @@ struct LineAccess {
   /// Where the lines of a group begin, `split` lanes each; lanes beyond `end` repeat the last line.
   static void addresses(const Lines& lines, T* base, std::int64_t first, std::int64_t end, T** rows,
                         int split = 1) {
+    std::int64_t outer = first / lines.inner, inner = first % lines.inner;
     for (int lane = 0; lane < lanes; ++lane) {
-      const std::int64_t own = first + lane / split, line = own < end ? own : end - 1;
-      rows[lane] =
-          base + line / lines.inner * lines.outer_step + line % lines.inner * lines.inner_step;
+      if (lane > 0 && lane % split == 0 && first + lane / split < end && ++inner == lines.inner) {
+        inner = 0;
+        ++outer;
+      }
+      rows[lane] = base + outer * lines.outer_step + inner * lines.inner_step;
     }
   }
   /// Lanes lie `step` apart.
@@ -29,10 +32,10 @@ struct LineAccess {
     return row + j * lines.step;
   }
 
-  /// Point j goes to to[position(j)].
-  template <class Position>
-  static void load(const Lines& lines, T* const* rows, std::int64_t count, C* to,
-                   Position position) {
+  /// Point j goes to to[position(j)], as weighed(j, point).
+  template <class Position, class Weighed>
+  static void load(const Lines& lines, T* const* rows, std::int64_t count, C* to, Position position,
+                   Weighed weighed) {
     std::int64_t j = 0;
     if (lines.step == 2 && lines.imaginary == 1) {
       constexpr int points = lanes / 2;
@@ -41,7 +44,8 @@ struct LineAccess {
         load_columns<T, lanes>(
             [=](int lane) __attribute__((always_inline)) { return rows[lane] + 2 * j; }, square);
 #pragma GCC unroll 16
-        for (int i = 0; i < points; ++i) to[position(j + i)] = {square[2 * i], square[2 * i + 1]};
+        for (int i = 0; i < points; ++i)
+          to[position(j + i)] = weighed(j + i, C{square[2 * i], square[2 * i + 1]});
       }
     } else if (lines.step == 1) {
       for (; j + lanes <= count; j += lanes) {
@@ -53,18 +57,21 @@ struct LineAccess {
         } else {
           for (int i = 0; i < lanes; ++i) to[position(j + i)].im = V{};
         }
+        for (int i = 0; i < lanes; ++i) to[position(j + i)] = weighed(j + i, to[position(j + i)]);
       }
     } else if (lines.imaginary == 1 && are_apart(rows, 2)) {
       for (; j < count; ++j) {
         const T* at = number(lines, rows[0], j);
         const V a = load_unaligned<V>(at), b = load_unaligned<V>(at + lanes);
-        to[position(j)] = {every_second<V, lanes, false>(a, b), every_second<V, lanes, true>(a, b)};
+        to[position(j)] =
+            weighed(j, C{every_second<V, lanes, false>(a, b), every_second<V, lanes, true>(a, b)});
       }
     } else if (are_apart(rows, 1)) {
       for (; j < count; ++j) {
         const T* at = number(lines, rows[0], j);
-        to[position(j)] = {load_unaligned<V>(at),
-                           lines.imaginary ? load_unaligned<V>(at + lines.imaginary) : V{}};
+        to[position(j)] =
+            weighed(j, C{load_unaligned<V>(at),
+                         lines.imaginary ? load_unaligned<V>(at + lines.imaginary) : V{}});
       }
     }
     for (; j < count; ++j) {
@@ -74,7 +81,7 @@ struct LineAccess {
         point.re[lane] = *at;
         if (lines.imaginary) point.im[lane] = at[lines.imaginary];
       }
-      to[position(j)] = point;
+      to[position(j)] = weighed(j, point);
     }
   }
   template <class Position>

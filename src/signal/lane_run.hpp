@@ -1,8 +1,10 @@
 // A job on lanes: load, transform, and what becomes of the bins. Included as lane_vector.hpp is.
 #pragma once
 
+#include "signal/lane_frames.hpp"
 #include "signal/lane_lines.hpp"
 #include "signal/lane_log.hpp"
+#include "signal/lane_power.hpp"
 #include "signal/lane_split.hpp"
 
 template <class T, int lanes>
@@ -47,22 +49,37 @@ struct LaneRun {
   }
 
   void load(T* const* rows) const {
+    const T* const window = job.window;
+    if (!window || job.take_mean_off)
+      return load(rows, [](std::int64_t, C point) { return point; });
+    if (job.real_input) {
+      load(rows, [=](std::int64_t j, C point) __attribute__((always_inline)) {
+        return C{point.re * window[2 * j], point.im * window[2 * j + 1]};
+      });
+    } else {
+      load(rows, [=](std::int64_t j, C point) { return C{point.re * window[j], point.im}; });
+    }
+  }
+  template <class Weighed>
+  void load(T* const* rows, Weighed weighed) const {
     const Tables<T>& tables = job.tables;
     const std::int32_t* position = tables.position;
     const std::int64_t n = tables.n, end = tables.slots - 1;
     const std::int64_t wanted = job.real_output ? n + 1 : job.mirrored ? n / 2 + 1 : n;
     const std::int64_t count = job.in.count < wanted ? job.in.count : wanted;
     if (job.real_output) {
-      Access::load(job.in, rows, count, buffer, [=](std::int64_t j) {
+      const auto place = [=](std::int64_t j) {
         return j < n ? static_cast<std::int64_t>(position[j]) : end;
-      });
+      };
+      Access::load(job.in, rows, count, buffer, place, weighed);
       if (count <= n) buffer[end] = {V{}, V{}};
     } else {
-      Access::load(job.in, rows, count, buffer, [=](std::int64_t j) { return position[j]; });
+      Access::load(
+          job.in, rows, count, buffer, [=](std::int64_t j) { return position[j]; }, weighed);
     }
     for (std::int64_t j = count; j < n; ++j) buffer[position[j]] = {V{}, V{}};
     if (job.mirrored) mirror();
-    if (job.take_mean_off || job.window) weigh();
+    if (job.take_mean_off) weigh();
     if (job.real_output) join_real(buffer);
   }
 
@@ -77,16 +94,13 @@ struct LaneRun {
     }
   }
 
-  /// Takes the mean off and multiplies by the window.
+  /// Takes the mean off and multiplies by the window, which is there.
   void weigh() const {
     const std::int32_t* position = job.tables.position;
     const std::int64_t n = job.tables.n;
-    V mean = V{};
-    if (job.take_mean_off) {
-      C sum = {V{}, V{}};
-      for (std::int64_t j = 0; j < n; ++j) sum = sum + buffer[position[j]];
-      mean = job.real_input ? (sum.re + sum.im) / T(2 * n) : sum.re / T(n);
-    }
+    C sum = {V{}, V{}};
+    for (std::int64_t j = 0; j < n; ++j) sum = sum + buffer[position[j]];
+    const V mean = job.real_input ? (sum.re + sum.im) / T(2 * n) : sum.re / T(n);
     const std::int64_t step = job.real_input ? 2 : 1;
     for (std::int64_t j = 0; j < n; ++j) {
       C& point = buffer[position[j]];
@@ -107,9 +121,33 @@ struct LaneRun {
   std::int64_t bin_slot(std::int64_t k) const {
     return k < job.tables.n ? job.tables.source[k] : job.tables.slots - 1;
   }
-  V power(const C* bins, std::int64_t k) const {
-    const C bin = bins[bin_slot(k)];
-    return bin.re * bin.re + bin.im * bin.im;
+  /// The power of the bins of a group of lines: bin k stands at [k * step].
+  struct Powers {
+    const V* first;
+    std::int64_t step;
+    V operator[](std::int64_t k) const { return first[k * step]; }
+  };
+  /// held: the line whose group has its samples in the spare buffer, -1: none has.
+  Powers powers(const T* in, std::int64_t first, std::int64_t end, std::int64_t& held) const {
+    if (job.real_input && PowerPass<T, lanes>::fits(job.tables)) {
+      T* rows[lanes];
+      Access::addresses(job.in, const_cast<T*>(in), first, end, rows);
+      if (FrameLoad<T, lanes>::fits(job) && FrameLoad<T, lanes>::reaches(job, first, end)) {
+        FrameLoad<T, lanes>::load(job, rows[0], buffer, &spare->re, held == first);
+        held = first + lanes;
+      } else {
+        load(rows);
+      }
+      PowerPass<T, lanes>::run(job, buffer, spare + job.tables.slots);
+      return {&buffer->re, 2};
+    }
+    const C* const bins = transform(in, first, end);
+    V* const to = reinterpret_cast<V*>(bins == buffer ? spare : buffer);
+    for (std::int64_t k = 0; k < job.out.count; ++k) {
+      const C bin = bins[bin_slot(k)];
+      to[k] = bin.re * bin.re + bin.im * bin.im;
+    }
+    return {to, 1};
   }
 
   void store_bins(const C* bins, T* const* rows) const {
@@ -129,28 +167,46 @@ struct LaneRun {
     });
   }
 
-  void store_bands(C* bins, T* const* rows) const {
-    const std::int64_t count = job.out.count;
-    V* powers = reinterpret_cast<V*>(bins == buffer ? spare : buffer);
-    for (std::int64_t k = 0; k < count; ++k) powers[k] = power(bins, k);
-    const Lines& lines = job.out;
-    Access::store(lines, rows, job.band_count, [&](std::int64_t band) {
-      const Band<T>& filter = job.bands[band];
-      V sum = V{} + job.offset, other = V{};
-      std::int32_t k = 0;
-      for (; k + 2 <= filter.count; k += 2) {
-        sum += powers[filter.first + k] * filter.weights[k];
-        other += powers[filter.first + k + 1] * filter.weights[k + 1];
-      }
-      if (k < filter.count) sum += powers[filter.first + k] * filter.weights[k];
-      sum += other;
-      const V least = V{} + job.least;
-      const V level = log10_of<T, lanes>(sum > least ? sum : least);
-      if (!(job.offset > 0)) return C{level, V{}};
-      // Filters below zero make energies that have no logarithm.
-      const V none = V{} + __builtin_nanf("");
-      return C{sum > V{} ? level : none, V{}};
-    });
+  template <int step>
+  V energy(const V* powers, std::int64_t band) const {
+    const Band<T>& filter = job.bands[band];
+    const V* from = powers + step * filter.first;
+    const T* weights = filter.weights;
+    V sum = V{} + job.offset, other = V{};
+    std::int32_t k = 0;
+    for (; k + 4 <= filter.count; k += 4, from += 4 * step, weights += 4) {
+      sum += from[0] * weights[0];
+      other += from[step] * weights[1];
+      sum += from[2 * step] * weights[2];
+      other += from[3 * step] * weights[3];
+    }
+    for (; k < filter.count; ++k, from += step) sum += *from * *weights++;
+    return sum + other;
+  }
+  V level(V energy) const {
+    const V least = V{} + job.least;
+    const V level = log10_of<T, lanes>(energy > least ? energy : least);
+    if (!(job.offset > 0)) return level;
+    // Filters below zero make energies that have no logarithm.
+    const V none = V{} + __builtin_nanf("");
+    return energy > V{} ? level : none;
+  }
+
+  template <int step>
+  void store_bands(const V* powers, T* const* rows) const {
+    std::int64_t band = 0;
+    for (; band + lanes <= job.band_count; band += lanes) {
+      V levels[lanes];
+      for (int i = 0; i < lanes; ++i) levels[i] = energy<step>(powers, band + i);
+      for (int i = 0; i < lanes; ++i) levels[i] = level(levels[i]);
+      transpose<T, lanes>(levels);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < lanes; ++lane) store_unaligned(rows[lane] + band, levels[lane]);
+    }
+    for (; band < job.band_count; ++band) {
+      const V one = level(energy<step>(powers, band));
+      for (int lane = 0; lane < lanes; ++lane) rows[lane][band] = one[lane];
+    }
   }
 
   /// The mean power of a group of lines, bin by bin.
@@ -158,13 +214,14 @@ struct LaneRun {
     const std::int64_t each = job.out.inner, count = job.out.count;
     T* row = out + group * job.out.outer_step;
     for (std::int64_t k = 0; k < count; ++k) row[k] = 0;
+    std::int64_t held = -1;
     for (std::int64_t line = 0; line < each; line += lanes) {
-      const C* bins = transform(in, group * each + line, (group + 1) * each);
+      const Powers of_lines = powers(in, group * each + line, (group + 1) * each, held);
       const int there = each - line < lanes ? static_cast<int>(each - line) : lanes;
       for (std::int64_t k = 0; k < count; ++k) {
-        const V powers = power(bins, k);
+        const V power = of_lines[k];
         T sum = 0;
-        for (int lane = 0; lane < there; ++lane) sum += powers[lane];
+        for (int lane = 0; lane < there; ++lane) sum += power[lane];
         row[k] += sum;
       }
     }
@@ -217,19 +274,21 @@ struct LaneRun {
     }
     C* const buffer = static_cast<C*>(scratch);
     const LaneRun self{job, buffer, buffer + job.tables.slots};
+    std::int64_t held = -1;
     for (std::int64_t group = begin; group < end; ++group) {
       if (job.result == Result::mean) {
         self.store_mean(in, out, group);
         continue;
       }
       const std::int64_t first = group * lanes;
-      C* const bins = self.transform(in, first, job.lines);
       T* rows[lanes];
       Access::addresses(job.out, out, first, job.lines, rows);
       if (job.result == Result::bands) {
-        self.store_bands(bins, rows);
+        const Powers powers = self.powers(in, first, job.lines, held);
+        if (powers.step == 1) self.template store_bands<1>(powers.first, rows);
+        else self.template store_bands<2>(powers.first, rows);
       } else {
-        self.store_bins(bins, rows);
+        self.store_bins(self.transform(in, first, job.lines), rows);
       }
     }
   }

@@ -247,6 +247,13 @@ struct Stages {
       run_stage(stages[i], x, points / (stages[i].radix * stages[i].length), work);
   }
 
+  static void run_but_last(const Tables<T>& tables, C* x, C* work) {
+    const std::int32_t last = tables.stage_count - 1;
+    const Stage<T>& stage = tables.stages[last];
+    for (std::int64_t q = 0; last > 0 && q < stage.radix; ++q)
+      run(tables.stages, last - 1, x + q * stage.length, work);
+  }
+
   static void run(const Tables<T>& tables, C* x, C* work) {
     if (tables.stage_count > 0) run(tables.stages, tables.stage_count - 1, x, work);
   }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
+#include <numbers>
 
 #include "rlx/rlx.hpp"
 #include "rlx/signal.hpp"
@@ -63,6 +65,64 @@ TEST(Spectra, BandLevelsAreThoseOfSingleOps) {
     CompiledGraph program = Session(Device::cpu).compile(graph).value();
     expect_near(program.run({{"x", signal(2, samples)}, {"filters", filters(bands, bins)}}).value(),
                 1e-4);
+  }
+}
+
+/// One level by its definition.
+double level_of(const float* signal, std::int64_t samples, std::int64_t start,
+                std::span<const double> weights, const float* filter) {
+  const auto length = static_cast<std::int64_t>(weights.size());
+  double energy = 0;
+  for (std::int64_t k = 0; k <= length / 2; ++k) {
+    if (filter[k] == 0) continue;
+    std::complex<double> bin = 0;
+    for (std::int64_t j = 0; j < length; ++j) {
+      std::int64_t at = std::abs(start + j);
+      if (at >= samples) at = 2 * (samples - 1) - at;
+      const double turn = static_cast<double>(j * k % length) / static_cast<double>(length);
+      bin += weights[static_cast<std::size_t>(j)] * static_cast<double>(signal[at]) *
+             std::polar(1.0, -2 * std::numbers::pi * turn);
+    }
+    energy += static_cast<double>(filter[k]) * std::norm(bin);
+  }
+  return std::log10(std::max(energy, 1e-10));
+}
+
+// Hops of whole vectors share samples between frames, others do not; groups at the ends of each row
+// see reflected samples.
+TEST(Spectra, ReflectedFramesAreThoseOfTheDefinition) {
+  const std::pair<std::int64_t, std::int64_t> frames[] = {
+      {64, 32}, {400, 160}, {128, 48}, {256, 64}, {96, 37}, {35, 16}, {64, 64}};
+  for (const auto& [length, hop] : frames) {
+    const std::int64_t bins = length / 2 + 1, bands = 18, samples = 70 * hop + 5,
+                       before = length / 2, behind = length / 2 - 3, rows = 2;
+    Graph graph;
+    const Value x = graph.input("x", f32, {rows, samples});
+    const Tensor hann = window(Window::hann, length);
+    const Value mel = graph.input("filters", f32, {bands, bins});
+    graph.output(
+        "y", graph.add_one(
+                 op::BandLevels{.length = length, .hop = hop, .before = before, .behind = behind},
+                 {x, cast(graph.constant(hann), f32), mel}));
+    std::vector<float> signals;
+    for (std::int64_t i = 0; i < rows * samples; ++i)
+      signals.push_back(static_cast<float>(i * 7919 % 1000) * 1e-3f - 0.5f);
+    const std::vector<float> weights = filters(bands, bins);
+    CompiledGraph program = Session(Device::cpu).compile(graph).value();
+    const Outputs outputs = program.run({{"x", signals}, {"filters", weights}}).value();
+    const auto got = outputs["y"].as<float>();
+    const std::int64_t count = (samples + before + behind - length) / hop + 1;
+    ASSERT_EQ(static_cast<std::int64_t>(got.size()), rows * count * bands);
+    const std::span<const double> own(reinterpret_cast<const double*>(hann.data()),
+                                      static_cast<std::size_t>(length));
+    for (std::int64_t i = 0; i < rows * count * bands; i += 7) {
+      const std::int64_t row = i / bands / count, frame = i / bands % count, band = i % bands;
+      ASSERT_NEAR(got[static_cast<std::size_t>(i)],
+                  level_of(signals.data() + row * samples, samples, frame * hop - before, own,
+                           weights.data() + band * bins),
+                  1e-3)
+          << length << " points, row " << row << ", frame " << frame << ", band " << band;
+    }
   }
 }
 
