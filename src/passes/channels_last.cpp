@@ -162,23 +162,28 @@ class LayoutPass {
     return copy(node);
   }
 
-  /// The largest operand that is held transposed; null if none is. One in parts counts only where
-  /// it has all dims of the result, so that its parts are known.
+  /// The order of the largest operand; null if that one is not held transposed: a small one, as a
+  /// bias, does not turn what is larger. One in parts counts only where it has all dims of the
+  /// result, so that its parts are known.
   const Held* held_order(const Node& node) const {
     const Held* found = nullptr;
-    std::int64_t most = -1;
+    std::int64_t most = -1, most_as_it_is = -1;
     for (const ValueId input : node.inputs) {
       if (input.node < 0) continue;
       const Held& entry = held(input);
       const Type& type = source_.type(input);
-      if (entry.perm.empty() || type.rank() != node.results[0].rank() || type.elements() <= most ||
+      if (!type.is_static()) continue;
+      if (entry.perm.empty() || type.rank() != node.results[0].rank() ||
           (!entry.parts.empty() && !node.op.is<op::Reduce>() &&
-           type.shape != node.results[0].shape))
-        continue;
-      most = type.elements();
-      found = &entry;
+           type.shape != node.results[0].shape)) {
+        most_as_it_is = std::max(most_as_it_is, type.elements());
+      } else if (type.elements() > most) {
+        most = type.elements();
+        found = &entry;
+      }
     }
-    return found;
+    const bool mixes = node.op.info().traits.elementwise || node.op.is<op::Concat>();
+    return mixes && most < most_as_it_is ? nullptr : found;
   }
 
   // transpose(transpose(v, inner), outer) = transpose(v, inner o outer): nothing is computed

@@ -91,6 +91,18 @@ TEST(HeldReshape, GroupNormsStayBehindTheImage) {
   EXPECT_LE(kernels_of(graph), 6U);
 }
 
+TEST(HeldReshape, SmallOperandsDoNotTurnLargeOnes) {
+  // The bias of the heads of attention, [rows, columns, heads] as it is stored.
+  Graph graph;
+  const Value x = graph.input("x", f32, {5, 3, 8, 8});
+  const Value bias = graph.input("bias", f32, {64, 3});
+  const Value heads = transpose(reshape(bias, {8, 8, 3}), {2, 0, 1});
+  graph.output("y", relu(x + reshape(heads, {1, 3, 8, 8})));
+  const Graph made = passes::channels_last(graph).value();
+  testing::expect_same_values(graph, made, 0);
+  EXPECT_EQ(transposes_of(made, x.type().elements()), 0);
+}
+
 TEST(HeldReshape, GroupsThatAreAskedForAreCopied) {
   Graph graph = group_norm_between_convolutions();
   for (const Node& node : graph.nodes()) {
