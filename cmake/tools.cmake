@@ -2,7 +2,15 @@
 find_package(PNG REQUIRED)
 add_library(rlx_picture STATIC src/picture/picture.cpp src/picture/glyphs.cpp)
 target_include_directories(rlx_picture PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/src)
-target_link_libraries(rlx_picture PRIVATE PNG::PNG)
+# Static ones where they are installed: programs that draw nothing hold nothing of them.
+find_library(RLX_PNG_STATIC libpng.a)
+find_library(RLX_ZLIB_STATIC libz.a)
+if(RLX_PNG_STATIC AND RLX_ZLIB_STATIC)
+  target_include_directories(rlx_picture SYSTEM PRIVATE ${PNG_INCLUDE_DIRS})
+  target_link_libraries(rlx_picture PRIVATE ${RLX_PNG_STATIC} ${RLX_ZLIB_STATIC} m)
+else()
+  target_link_libraries(rlx_picture PRIVATE PNG::PNG)
+endif()
 rlx_warnings(rlx_picture)
 
 # The command line: build/<preset>/rlx.
@@ -17,6 +25,15 @@ target_include_directories(rlx_tool PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_link_libraries(rlx_tool PRIVATE
   rlx rlx_picture fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
 rlx_warnings(rlx_tool)
+# Its own C++ library, of which it holds what it uses (format_inside.cpp has the parts of fmt):
+# the shared one's tables are 2 MB of every process. Sanitizers want theirs.
+if(NOT RLX_SANITIZE)
+  target_link_options(rlx_tool PRIVATE -static-libstdc++ -Wl,--as-needed -Wl,--gc-sections)
+  # What only errors reach lies apart, as other linkers have it anyway: it is not paged in.
+  if(MOLD)
+    target_link_options(rlx_tool PRIVATE -Wl,-z,keep-text-section-prefix)
+  endif()
+endif()
 if(TARGET rlx_llvm)
   add_dependencies(rlx_tool rlx_llvm)
 endif()

@@ -1,10 +1,13 @@
 // Sound files: .wav in and out, through libsndfile. It sees memory that was checked to hold a .wav
-// file, so that its readers of other formats are never reached.
+// file, so that its readers of other formats are never reached. The library is opened by the first
+// sound: it and the eight that it needs would be a megabyte of every process.
+#include <dlfcn.h>
 #include <sndfile.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "import/fail.hpp"
 #include "import/mapped_file.hpp"
@@ -17,10 +20,50 @@ namespace {
 using importing::fail;
 using importing::fail_unsupported;
 
+constexpr const char* library_file = "libsndfile.so.1";
 constexpr std::int64_t rate_max = 10'000'000, channels_max = 1024;
 
+/// The functions of libsndfile that are used here.
+struct SoundLibrary {
+  decltype(&sf_open) open = nullptr;
+  decltype(&sf_open_virtual) open_virtual = nullptr;
+  decltype(&sf_readf_float) readf_float = nullptr;
+  decltype(&sf_writef_float) writef_float = nullptr;
+  decltype(&sf_command) command = nullptr;
+  decltype(&sf_strerror) strerror = nullptr;
+  decltype(&sf_close) close = nullptr;
+  bool is_whole = false;
+};
+
+SoundLibrary open_library() {
+  SoundLibrary library;
+  void* const handle = dlopen(library_file, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return library;
+  library.is_whole = true;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    library.is_whole = library.is_whole && function != nullptr;
+  };
+  find(library.open, "sf_open");
+  find(library.open_virtual, "sf_open_virtual");
+  find(library.readf_float, "sf_readf_float");
+  find(library.writef_float, "sf_writef_float");
+  find(library.command, "sf_command");
+  find(library.strerror, "sf_strerror");
+  find(library.close, "sf_close");
+  return library;
+}
+
+/// Throws where it is not installed.
+const SoundLibrary& sound_library() {
+  static const SoundLibrary library = open_library();
+  if (!library.is_whole)
+    fail_unsupported("Sound files need the library ({}), which cannot be opened.", library_file);
+  return library;
+}
+
 struct Closer {
-  void operator()(SNDFILE* file) const { sf_close(file); }
+  void operator()(SNDFILE* file) const { sound_library().close(file); }
 };
 using SoundFile = std::unique_ptr<SNDFILE, Closer>;
 
@@ -89,8 +132,9 @@ Sound sound_of(std::span<const std::byte> bytes) {
   Cursor cursor{bytes};
   SF_VIRTUAL_IO io{size_of_cursor, seek_cursor, read_cursor, write_nothing, tell_cursor};
   SF_INFO facts{};
-  const SoundFile file(sf_open_virtual(&io, SFM_READ, &facts, &cursor));
-  if (!file) fail("It is a broken .wav file: {}", sf_strerror(nullptr));
+  const SoundLibrary& library = sound_library();
+  const SoundFile file(library.open_virtual(&io, SFM_READ, &facts, &cursor));
+  if (!file) fail("It is a broken .wav file: {}", library.strerror(nullptr));
   const std::int64_t channels = facts.channels, size = sample_bytes(facts.format);
   if (channels < 1 || channels > channels_max || facts.samplerate < 1 ||
       facts.samplerate > rate_max) {
@@ -100,7 +144,7 @@ Sound sound_of(std::span<const std::byte> bytes) {
   if (facts.frames < 1 || facts.frames > room)
     fail("It has ({}) samples in ({}) bytes.", facts.frames, bytes.size());
   std::vector<float> interleaved(static_cast<std::size_t>(facts.frames * channels));
-  const sf_count_t got = sf_readf_float(file.get(), interleaved.data(), facts.frames);
+  const sf_count_t got = library.readf_float(file.get(), interleaved.data(), facts.frames);
   if (got != facts.frames) fail("It ends after ({}) of ({}) samples.", got, facts.frames);
   return {by_channel(interleaved, channels), facts.samplerate};
 }
@@ -133,11 +177,12 @@ void write_samples(const std::filesystem::path& path, const Tensor& samples,
   facts.channels = static_cast<int>(channels);
   facts.samplerate = static_cast<int>(sample_rate);
   facts.format = SF_FORMAT_WAV | format_of(format);
-  SoundFile file(sf_open(path.c_str(), SFM_WRITE, &facts));
-  if (!file) fail("The file cannot be written: {}", sf_strerror(nullptr));
-  sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
-  const bool whole = sf_writef_float(file.get(), interleaved.data(), count) == count;
-  if (sf_close(file.release()) != 0 || !whole) fail("The file cannot be written.");
+  const SoundLibrary& library = sound_library();
+  SoundFile file(library.open(path.c_str(), SFM_WRITE, &facts));
+  if (!file) fail("The file cannot be written: {}", library.strerror(nullptr));
+  library.command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
+  const bool whole = library.writef_float(file.get(), interleaved.data(), count) == count;
+  if (library.close(file.release()) != 0 || !whole) fail("The file cannot be written.");
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ class Runner {
 };
 
 struct Samples {
-  std::vector<double> milliseconds;  ///< sorted
+  std::vector<double> milliseconds;  ///< sorted; of all runs, or of every second, fourth, ...
+  std::size_t runs = 0;
   double others = 0;
   std::optional<double> allocations_per_run;
 
@@ -83,27 +84,42 @@ struct Samples {
   }
 };
 
+// Notes the time of a run, or of every 2^n-th: a million samples tell nothing more, and would be
+// most of a small program's memory.
+void note(Samples& samples, std::size_t& stride, double milliseconds) {
+  std::vector<double>& kept = samples.milliseconds;
+  if (samples.runs++ % stride != 0) return;
+  if (kept.size() == kept.capacity()) {
+    for (std::size_t i = 0; 2 * i < kept.size(); ++i) kept[i] = kept[2 * i];
+    kept.resize((kept.size() + 1) / 2);
+    stride *= 2;
+    if ((samples.runs - 1) % stride != 0) return;
+  }
+  kept.push_back(milliseconds);
+}
+
 // Room for the samples is made before, so that what is counted is the program's.
 Result<Samples> sample(Runner& runner, int runs, double seconds) {
-  constexpr std::size_t max_samples = 1 << 20;
+  constexpr std::size_t max_kept = 1 << 14;
   Samples samples;
-  samples.milliseconds.reserve(runs > 0 ? static_cast<std::size_t>(runs) : max_samples);
+  samples.milliseconds.reserve(runs > 0 ? std::min(static_cast<std::size_t>(runs), max_kept)
+                                        : max_kept);
+  std::size_t stride = 1;
   const LoadWatch watch;
   const auto allocations = allocations_so_far();
   const Clock::time_point begin = Clock::now();
   const auto enough = [&] {
-    const std::size_t count = samples.milliseconds.size();
-    if (runs > 0) return count >= static_cast<std::size_t>(runs);
-    return count >= max_samples || (count >= 5 && milliseconds_since(begin) >= seconds * 1e3);
+    if (runs > 0) return samples.runs >= static_cast<std::size_t>(runs);
+    return samples.runs >= 5 && milliseconds_since(begin) >= seconds * 1e3;
   };
   while (!enough()) {
     const Clock::time_point start = Clock::now();
     RLX_TRY(runner.run());
-    samples.milliseconds.push_back(milliseconds_since(start));
+    note(samples, stride, milliseconds_since(start));
   }
   if (allocations) {
     samples.allocations_per_run = static_cast<double>(*allocations_so_far() - *allocations) /
-                                  static_cast<double>(samples.milliseconds.size());
+                                  static_cast<double>(samples.runs);
   }
   samples.others = watch.others();
   std::sort(samples.milliseconds.begin(), samples.milliseconds.end());
@@ -140,7 +156,7 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"first_run_ms", rounded(first_run_ms, 4)},
             {"median_ms", rounded(samples.median(), 5)},
             {"p90_ms", rounded(samples.p90(), 5)},
-            {"runs", samples.milliseconds.size()},
+            {"runs", samples.runs},
             {"allocations_per_run", nullptr},
             {"weights_bytes", memory.weights_bytes},
             {"arena_bytes", memory.arena_bytes},

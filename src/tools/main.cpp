@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <iterator>
 #include <new>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
@@ -30,34 +32,41 @@ int act(const Action& action) {
   }
 }
 
+struct Verb {
+  std::string_view name;
+  void (*add)(CLI::App&, Action&);
+};
+constexpr Verb verbs[] = {
+    {"run", add_run},         {"check", add_check},         {"bench", add_bench},
+    {"compile", add_compile}, {"inspect", add_inspect},     {"explain", add_explain},
+    {"devices", add_devices}, {"calibrate", add_calibrate}, {"ops", add_ops},
+    {"opt", add_opt},
+};
+
 // CLI11 would say that a verb is missing.
-bool unknown_verb(const CLI::App& app, int count, char** arguments) {
+bool unknown_verb(int count, char** arguments) {
   if (count < 2 || arguments[1][0] == '-') return false;
-  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
-  return std::none_of(verbs.begin(), verbs.end(),
-                      [&](const CLI::App* verb) { return verb->check_name(arguments[1]); });
+  return std::none_of(std::begin(verbs), std::end(verbs),
+                      [&](const Verb& verb) { return verb.name == arguments[1]; });
 }
 
 int run_command(int count, char** arguments) {
   CLI::App app("rlx: compiles and runs models of machine learning.", "rlx");
   app.require_subcommand(1);
   Action action;
-  add_run(app, action);
-  add_check(app, action);
-  add_bench(app, action);
-  add_compile(app, action);
-  add_inspect(app, action);
-  add_explain(app, action);
-  add_devices(app, action);
-  add_calibrate(app, action);
-  add_ops(app, action);
-  add_opt(app, action);
+  // Only the verb that is named, where one is: the options of all take memory and time.
+  const std::string_view named = count < 2 ? "" : arguments[1];
+  const bool is_verb = std::any_of(std::begin(verbs), std::end(verbs),
+                                   [&](const Verb& verb) { return verb.name == named; });
+  for (const Verb& verb : verbs) {
+    if (!is_verb || verb.name == named) verb.add(app, action);
+  }
   try {
     app.parse(count, arguments);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string what = unknown_verb(app, count, arguments)
+    const std::string what = unknown_verb(count, arguments)
                                  ? fmt::format("There is no verb ({}).", arguments[1])
                                  : error.what();
     fmt::print(stderr, "rlx: {}\nTry rlx --help, or rlx VERB --help.\n", what);
