@@ -163,6 +163,14 @@ TEST(NestWindow, WindowsLargerThanTheImage) {
   expect_right(square(3, 16, 3, 1, 6), Kind::depthwise);
 }
 
+TEST(NestWindow, LongWindowsHaveWideTiles) {
+  for (const std::int64_t size : {16, 33}) {
+    for (const std::int64_t kernel : {7, 13})
+      expect_right(square(size, 16, kernel, 1), Kind::depthwise);
+  }
+  expect_right(square(17, 16, 9, 1), Kind::two_sums);
+}
+
 TEST(NestWindow, OneAndThreeSpatialDims) {
   expect_right({.size = {300},
                 .kernel = {9},

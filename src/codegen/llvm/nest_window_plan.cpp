@@ -81,7 +81,12 @@ void choose_tile(const NestPlan& plan, const NestPass& pass, const Machine& mach
                  WindowPlan& window) {
   const std::int64_t columns = plan.nest.extents[at(window.column_dim)];
   const std::int64_t sums = static_cast<std::int64_t>(pass.reductions.size());
-  const std::int64_t most = (machine.registers > 16 ? 8 : 6) / sums;
+  const std::int64_t taps = window.tap_dim < 0 ? 1 : plan.nest.extents[at(window.tap_dim)];
+  // A tile reads tile + taps - 1 columns for tile * taps steps: long windows gain by wide tiles.
+  constexpr std::int64_t long_window = 5, narrow = 8, wide = 16;
+  const std::int64_t room =
+      taps < long_window ? narrow : std::clamp(most_steps / taps, narrow, wide);
+  const std::int64_t most = (machine.registers > 16 ? room : 6) / sums;
   window.tiles = (columns + most - 1) / most;
   window.tile = (columns + window.tiles - 1) / window.tiles;
   window.tiles = (columns + window.tile - 1) / window.tile;
