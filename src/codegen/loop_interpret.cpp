@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "codegen/cancel_buffer.hpp"
 #include "codegen/loop.hpp"
 #include "graph/elementwise_eval.hpp"
 
@@ -386,8 +387,8 @@ class Walk {
  public:
   using Vector = std::vector<ScalarDatum>;  ///< by unit
 
-  Walk(void* const* buffers, const Recurrence& r, Expression& expression)
-      : buffers_(buffers), r_(r), expression_(expression) {}
+  Walk(void* const* buffers, const Recurrence& r, std::int32_t cancel, Expression& expression)
+      : buffers_(buffers), r_(r), cancel_(cancel), expression_(expression) {}
 
   void run() {
     for (std::size_t s = 0; s < r_.next.size(); ++s) {
@@ -398,7 +399,7 @@ class Walk {
       });
     }
     const bool backward = expression_.point()[0] >= r_.first_reversed;
-    for (std::int64_t n = 0; n < r_.steps; ++n) {
+    for (std::int64_t n = 0; n < r_.steps && goes_on(); ++n) {
       expression_.point()[2] = backward ? r_.steps - 1 - n : n;
       step();
     }
@@ -414,6 +415,10 @@ class Walk {
     std::int64_t& unit = expression_.point()[3];
     for (unit = 0; unit < r_.units; ++unit) body(static_cast<std::size_t>(unit));
     unit = 0;
+  }
+
+  bool goes_on() const {
+    return cancel_ < 0 || *static_cast<const std::uint8_t*>(buffers_[cancel_]) == 0;
   }
 
   void step() {
@@ -476,6 +481,7 @@ class Walk {
 
   void* const* buffers_;
   const Recurrence& r_;
+  const std::int32_t cancel_;  ///< its cancel buffer
   Expression& expression_;
   std::vector<Vector> states_;
 };
@@ -488,8 +494,9 @@ void run_recurrence(const Kernel& kernel, void* const* buffers, const Recurrence
   cell.nodes = r.nodes;
   cell.stores = r.stores;
   Expression expression(kernel, buffers, cell);
+  const std::int32_t cancel = codegen::cancel_buffer_of(kernel);
   for_each_point(cell.extents, 0, 2, expression.point(),
-                 [&] { Walk(buffers, r, expression).run(); });
+                 [&] { Walk(buffers, r, cancel, expression).run(); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
@@ -82,6 +83,7 @@ Result<std::vector<Tensor>> evaluate_checked(const Op& op, std::span<const Tenso
   for (Tensor& output : outputs)
     output_views.push_back({output.dtype(), output.dims(), output.mutable_data()});
   RLX_TRY(info.eval(op.attributes(), EvalArgs{views, output_views}));
+  if (CancelScope::is_cancelled()) return run_was_cancelled();
   return outputs;
 }
 
@@ -112,6 +114,7 @@ class GraphEvaluation {
   Status run(std::span<const Tensor> inputs) {
     std::size_t next_input = 0;
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+      if (CancelScope::is_cancelled()) return run_was_cancelled();
       const Node& node = graph_.nodes()[n];
       if (const auto* input = node.op.as<op::Input>()) {
         if (next_input == inputs.size())
@@ -163,6 +166,7 @@ class GraphEvaluation {
     for (const ValueId id : node.inputs) operands.push_back(id.node < 0 ? Tensor() : value(id));
     auto results = evaluate(node.op, operands);
     if (!results.ok()) {
+      if (results.error().kind == ErrorKind::cancelled) return results.error();
       return std::move(results.error())
           .while_(fmt::format("evaluating {}{}", node.op.name(),
                               node.name.empty() ? "" : " (" + node.name + ")"));

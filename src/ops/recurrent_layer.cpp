@@ -3,6 +3,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/cancel_scope.hpp"
 #include "ops/families.hpp"
 #include "ops/recurrent.hpp"
 
@@ -176,7 +177,8 @@ void run_recurrent(const RecurrentLayer& layer, const EvalArgs& args, const Cell
       const std::int64_t state = (d * layer.batch + item) * layer.hidden,
                          length = layer.lengths[item];
       std::vector<double> h(layer.h0.begin() + state, layer.h0.begin() + state + layer.hidden);
-      for (std::int64_t n = 0; n < length; ++n) {
+      // Whoever cancels wants no result.
+      for (std::int64_t n = 0; n < length && !CancelScope::is_cancelled(); ++n) {
         const std::int64_t t = layer.walks_back(d) ? length - 1 - n : n;
         step(d, item, t, h);
         std::copy(h.begin(), h.end(),

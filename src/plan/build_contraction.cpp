@@ -363,6 +363,9 @@ void PlanBuilder::add_recurrence(const Region& region) {
   loop::Recurrence walk =
       describe_recurrence(layout, root, locate_value, target, weights, results, buffers);
   walk.panel_width = width;
+  // A layer on a few rows has no more work items than workers: the walk itself looks at the flag.
+  if (layout.steps > 1)
+    buffers.number(add_buffer({boolean, {1}}, Storage::state, -1, "cancel"), false);
   const double cells = points_of(projected.dims());
   loop::Kernel kernel{buffers.declared, std::move(walk)};
   add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
@@ -127,6 +128,7 @@ Result<Tensor> Stage::value_of(ValueId id, const Named& values) const {
 
 Result<Stage::Named> Stage::evaluate_host_nodes(const Named& values) {
   Named results = values;
+  const CancelScope scope(cancel_flag_.get());
   for (const std::int32_t index : host_nodes_) {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
     std::vector<Tensor> inputs;

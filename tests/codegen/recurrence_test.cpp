@@ -1,8 +1,13 @@
 // Recurrent layers: generated code beside the oracle.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "codegen/code.hpp"
 #include "codegen/contraction_fixture.hpp"
+#include "codegen/object_loader.hpp"
 #include "graph/scalar_value.hpp"
+#include "rlx/tensor.hpp"
 
 namespace rlx::codegen::testing {
 namespace {
@@ -141,6 +146,41 @@ TEST(Recurrence, gru_with_a_late_product_agrees_with_the_oracle) {
 
 TEST(Recurrence, rnn_agrees_with_the_oracle) {
   for (const Layer& layer : layers) expect_as_interpreted(rnn(layer));
+}
+
+/// The flag lies in what step 3 writes, so that this step sets it as another thread might.
+TEST(Recurrence, the_steps_behind_a_set_flag_do_nothing) {
+  constexpr std::int64_t units = 8, steps = 9, last = 3;
+  loop::Kernel kernel = rnn({.steps = steps, .units = units, .panel_width = 8});
+  kernel.buffers.push_back({boolean, 1, false});
+  for (const Target& target : host_targets()) {
+    const auto code = generator()->generate(kernel, target);
+    ASSERT_TRUE(code) << code.error().message;
+    const auto image = ObjectImage::load(code->object);
+    ASSERT_TRUE(image) << image.error().message;
+    Buffers made = noise_buffers(kernel, 1);
+    std::ranges::fill(made[y], std::byte{0});
+    Buffers wanted = made;
+    std::vector<void*> places, wanted_places;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      places.push_back(made[i].data());
+      wanted_places.push_back(wanted[i].data());
+    }
+    // The highest byte of a number that is not 0 is not 0 either.
+    constexpr std::size_t flag = last * units * sizeof(float) + 3;
+    places.back() = made[y].data() + flag;
+    wanted_places.back() = wanted[y].data() + flag;
+    Tensor scratch(u8, {code->scratch_bytes + 64});
+    reinterpret_cast<KernelFunction>(image->symbol(code->symbol))(
+        places.data(), 0, code->work_items, scratch.mutable_data());
+    loop::interpret(kernel, wanted_places.data());
+    const auto* values = reinterpret_cast<const float*>(made[y].data());
+    const auto* right = reinterpret_cast<const float*>(wanted[y].data());
+    for (std::int64_t i = 0; i < steps * units; ++i) {
+      EXPECT_EQ(values[i] != 0, i < (last + 1) * units) << "element " << i;
+      EXPECT_NEAR(values[i], right[i], 1e-5) << "element " << i;
+    }
+  }
 }
 
 TEST(Recurrence, its_text_tells_kernels_apart) {

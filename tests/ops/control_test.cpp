@@ -2,9 +2,12 @@
 // whole graphs.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 
+#include "base/cancel_scope.hpp"
 #include "ops/known_answers.hpp"
+#include "ops/sample_inputs.hpp"
 
 namespace rlx {
 namespace {
@@ -172,6 +175,31 @@ TEST(evaluate_graph, names_the_node_that_fails) {
   const std::vector<Tensor> inputs{Tensor(f32, {3}), Tensor::of<std::int64_t>({1}, {5})};
   EXPECT_EQ(evaluate_graph(graph, inputs).error().message,
             "Index (5) is outside axis (0) of f32[3]. - while evaluating gather.");
+}
+
+TEST(evaluate_graph, ends_once_its_flag_is_set) {
+  Graph graph;
+  graph.output("y", tanh(graph.input("x", f32, {3})));
+  const std::vector<Tensor> inputs{Tensor(f32, {3})};
+  std::atomic<bool> flag = false;
+  const CancelScope scope(&flag);
+  EXPECT_TRUE(evaluate_graph(graph, inputs).ok());
+  flag = true;
+  const auto ended = evaluate_graph(graph, inputs);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().kind, ErrorKind::cancelled);
+  EXPECT_EQ(ended.error().message, "The run was cancelled.");
+  {
+    const CancelScope inner(nullptr);
+    EXPECT_TRUE(evaluate_graph(graph, inputs).ok());
+  }
+  for (const OpInfo* info : all_ops()) {
+    if (info->name != "while" && info->name != "lstm") continue;
+    const Sample sample = info->samples()[0];
+    const auto result = evaluate(sample.op, testing::sample_inputs(sample));
+    ASSERT_FALSE(result.ok()) << info->name;
+    EXPECT_EQ(result.error().kind, ErrorKind::cancelled) << info->name;
+  }
 }
 
 TEST(evaluate_graph, goes_through_ops_whose_dims_the_data_tells) {

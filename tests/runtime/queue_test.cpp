@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "rlx/custom.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx {
@@ -156,6 +157,38 @@ TEST_F(Queue, a_long_kernel_is_cancelled_inside) {
   EXPECT_EQ(std::ranges::count(y, 0.0f), size * size) << "usable afterwards";
 }
 
+/// The same of a layer on one row, which is one work item: its last steps are not made.
+TEST_F(Queue, a_long_recurrent_layer_is_cancelled_inside) {
+  constexpr std::int64_t steps = 40000, units = 128;
+  Graph graph;
+  const Value x = graph.input("x", f32, {steps, 1, 1});
+  const Value w = graph.constant(Tensor(f32, {1, units, 1}));
+  const Value r = graph.constant(Tensor(f32, {1, units, units}));
+  graph.output("y", graph.add_one(op::Rnn{}, {x, w, r}));
+  CompiledGraph program = session.compile(graph).value();
+  ASSERT_THAT(program.stage_text("lir").value(), HasSubstr("\"cancel\""));
+  const Tensor zeros(f32, {steps, 1, 1});
+  const void* slots[] = {zeros.data()};
+  std::vector<float> y(steps * units);
+  void* results[] = {y.data()};
+  bool is_cut = false;
+  for (int attempt = 0; attempt < 100 && !is_cut; ++attempt) {
+    std::ranges::fill(y, 1.0f);
+    std::atomic<bool> is_over = false;
+    std::thread watcher([&] {
+      while (!is_over && std::atomic_ref(y[0]).load() != 0) std::this_thread::yield();
+      program.cancel();
+    });
+    const Status status = program.run_into(slots, results);
+    is_over = true;
+    watcher.join();
+    is_cut = !status.ok() && status.error().kind == ErrorKind::cancelled && y.back() != 0;
+  }
+  EXPECT_TRUE(is_cut);
+  ASSERT_TRUE(program.run_into(slots, results).ok());
+  EXPECT_EQ(std::ranges::count(y, 0.0f), steps * units) << "usable afterwards";
+}
+
 TEST_F(Queue, cancelling_drops_what_is_queued) {
   CompiledGraph program = session.compile(long_chain(100)).value();
   const Tensor x(f32, {256, 256});
@@ -210,6 +243,68 @@ TEST_F(Queue, an_endless_loop_is_cancelled) {
     EXPECT_EQ(error.message, "The run was cancelled.");
     EXPECT_TRUE(program.run({{"x", values}, {"w", values}, {"limit", short_one}}).ok());
   }
+}
+
+/// An op that counts its calls; the third one cancels the program.
+struct Canceller {
+  CompiledGraph* program = nullptr;
+  int calls = 0;
+  CustomOps ops;
+
+  Canceller() {
+    CustomOp op{.name = "test.cancel"};
+    op.infer = [](const CustomAttributes&, std::span<const Type> in) -> Result<std::vector<Type>> {
+      return std::vector<Type>{in[0]};
+    };
+    op.eval = [this](const CustomAttributes&, std::span<const TensorView> in,
+                     std::span<const MutableTensorView> out) -> Status {
+      std::copy_n(in[0].data, in[0].bytes(), out[0].data);
+      if (++calls == 3) program->cancel();
+      return {};
+    };
+    EXPECT_TRUE(ops.add(std::move(op)).ok());
+  }
+};
+
+/// By the count of the iterations: the fourth one does not come to the op.
+TEST_F(Queue, a_loop_ends_with_the_iteration_that_is_cancelled) {
+  Canceller canceller;
+  Graph graph, condition, body;
+  const Value count = body.input("count", i64, {});
+  body.output("count", custom(canceller.ops, "test.cancel", {count}) + body.constant(i64, 1));
+  condition.output("goes_on",
+                   less(condition.input("count", i64, {}), condition.constant(i64, forever)));
+  graph.output("y", graph.add_one(op::While{std::make_shared<const Graph>(std::move(condition)),
+                                            std::make_shared<const Graph>(std::move(body))},
+                                  {graph.input("x", i64, {})}));
+  CompiledGraph program = session.compile(graph).value();
+  canceller.program = &program;
+  const Tensor zero = Tensor::scalar(std::int64_t{0});
+  EXPECT_EQ(message(program.run({{"x", zero}})), "The run was cancelled.");
+  EXPECT_EQ(canceller.calls, 3);
+}
+
+/// The carry's dims are the data's, so that the host runs the loop: list = 1 + places of the
+/// numbers in it that are not 0, without an end.
+TEST_F(Queue, a_loop_that_the_host_runs_is_cancelled) {
+  Canceller canceller;
+  Graph graph, body;
+  body.input("step", i64, {});
+  body.input("condition", boolean, {});
+  const Value list = body.input("list", i64, {"n"});
+  const Value places = squeeze(body.add_one(op::NonZero{}, {list}), {0});
+  body.output("condition", body.constant(boolean, 1));
+  body.output("list", custom(canceller.ops, "test.cancel", {places}) + body.constant(i64, 1));
+  graph.output("y", graph.add_one(op::HostLoop{std::make_shared<const Graph>(std::move(body)), 1},
+                                  {Value(), Value(), graph.input("x", i64, {3})}));
+  CompiledGraph program = session.compile(graph).value();
+  canceller.program = &program;
+  const Tensor start = Tensor::of<std::int64_t>({3}, {1, 2, 3});
+  const auto outputs = program.run({{"x", start}});
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_EQ(outputs.error().kind, ErrorKind::cancelled);
+  EXPECT_EQ(outputs.error().message, "The run was cancelled.");
+  EXPECT_EQ(canceller.calls, 3);
 }
 
 TEST_F(Queue, a_program_that_data_splits_is_cancelled) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "base/hash.hpp"
@@ -40,6 +41,7 @@ void* CpuExecutable::address(std::int32_t index) const {
     case plan::Storage::weight:
       return const_cast<std::byte*>(weights_->data(static_cast<std::size_t>(buffer.index)));
     case plan::Storage::state:
+      if (buffer.index < 0) return cancel_address();
       return const_cast<std::byte*>(states_[static_cast<std::size_t>(buffer.index)].data());
     case plan::Storage::input:
     case plan::Storage::slot: return nullptr;  // set by each run, each iteration
@@ -57,6 +59,8 @@ std::uint32_t CpuExecutable::position_of(std::int32_t buffer) {
   if (plan_buffer.storage == plan::Storage::input) input_positions_[index].push_back(position);
   if (plan_buffer.storage == plan::Storage::slot) slot_positions_[index].push_back(position);
   if (plan_buffer.storage == plan::Storage::weight) weight_positions_[index].push_back(position);
+  if (plan_buffer.storage == plan::Storage::state && plan_buffer.index < 0)
+    cancel_positions_.push_back(position);
   note_output(buffer, position);
   return position;
 }
@@ -148,6 +152,7 @@ void CpuExecutable::run_host(const BoundStep& step) {
   for (TensorView& input : call.inputs) input.data = static_cast<std::byte*>(pointers_[at++]);
   for (MutableTensorView& out : call.outputs) out.data = static_cast<std::byte*>(pointers_[at++]);
   const Op& op = plan().host_calls[static_cast<std::size_t>(step.host_call)].op;
+  const CancelScope scope(cancel_flag_.get());
   try {
     host_status_ = op.info().eval(op.attributes(), EvalArgs{call.inputs, call.outputs});
   } catch (...) {

@@ -31,6 +31,7 @@ class CpuExecutable final : public Executable {
   void set_output(std::size_t index, void* memory) override;
   void end_runs_when(std::shared_ptr<const std::atomic<bool>> flag) override {
     cancel_flag_ = std::move(flag);
+    for (const std::uint32_t position : cancel_positions_) pointers_[position] = cancel_address();
   }
   Result<SavedParts> save() const override;
   ExpertControl* experts() override { return experts_.empty() ? nullptr : &experts_; }
@@ -75,6 +76,8 @@ class CpuExecutable final : public Executable {
 
   void bind();
   void* address(std::int32_t buffer) const;
+  /// For kernels, which only read it.
+  void* cancel_address() const { return const_cast<std::atomic<bool>*>(cancel_flag_.get()); }
   /// A new entry of pointers_ for the buffer (-1: null); runs and loops keep it up to date.
   std::uint32_t position_of(std::int32_t buffer);
   void note_output(std::int32_t buffer, std::uint32_t position);
@@ -116,6 +119,7 @@ class CpuExecutable final : public Executable {
   std::vector<std::vector<std::uint32_t>> slot_positions_;    ///< by slot: set by loops
   std::vector<std::vector<std::uint32_t>> output_positions_;  ///< by output
   std::vector<std::vector<std::uint32_t>> weight_positions_;  ///< by weight: set_param moves them
+  std::vector<std::uint32_t> cancel_positions_;               ///< of the cancel flag
   std::vector<BoundCall> calls_;
   std::vector<BoundLoop> loops_;
   std::int32_t* error_flag_ = nullptr;

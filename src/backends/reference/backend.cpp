@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backends/backend.hpp"
+#include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
@@ -88,6 +89,7 @@ class ReferenceExecutable final : public Executable {
   }
 
   Status run(std::span<const void* const> inputs) override {
+    const CancelScope scope(cancel_flag_.get());
     values_.assign(graph().nodes().size(), {});
     updates_.clear();
     targets_.resize(plan_.outputs.size());

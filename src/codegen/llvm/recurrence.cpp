@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/cancel_buffer.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
 namespace rlx::codegen {
@@ -18,6 +19,7 @@ class RecurrenceEmitter {
       : emitter_(emitter),
         b_(emitter.builder),
         r_(recurrence),
+        cancel_(cancel_buffer_of(emitter.kernel)),
         lanes_(static_cast<unsigned>(recurrence.panel_width)),
         panels_((r_.units + r_.panel_width - 1) / r_.panel_width),
         early_(r_.late_input < 0 ? r_.gates : r_.early_gates),
@@ -122,10 +124,19 @@ class RecurrenceEmitter {
     const Values last =
         emitter_.loop(emitter_.i64(0), emitter_.i64(r_.steps), 1,
                       {scratch_block(0), scratch_block(1)}, [&](Value* count, Values blocks) {
-                        emit_step(count, blocks[0], blocks[1]);
+                        const auto step = [&] { emit_step(count, blocks[0], blocks[1]); };
+                        cancel_ < 0 ? step() : emitter_.when(goes_on(), step);
                         return Values{blocks[1], blocks[0]};
                       });
     store_states(last[0]);
+  }
+
+  /// Asked before each step, so that another thread can end a long walk: the load is atomic.
+  Value* goes_on() {
+    llvm::LoadInst* flag = b_.CreateAlignedLoad(
+        b_.getInt8Ty(), emitter_.buffers[static_cast<std::size_t>(cancel_)], llvm::Align(1));
+    flag->setAtomic(llvm::AtomicOrdering::Monotonic);
+    return b_.CreateICmpEQ(flag, b_.getInt8(0));
   }
 
   Value* direction_of(std::int64_t row) const {
@@ -371,6 +382,7 @@ class RecurrenceEmitter {
   Emitter& emitter_;
   llvm::IRBuilder<>& b_;
   const loop::Recurrence& r_;
+  const std::int32_t cancel_;  ///< its cancel buffer
   const unsigned lanes_;
   const std::int64_t panels_;
   const std::int64_t early_;  ///< gates that multiply state 0
