@@ -15,19 +15,29 @@
 
 namespace rlx::plan {
 
-std::shared_ptr<const std::byte> WeightCache::find(const std::string& key) {
+std::shared_ptr<const std::byte> WeightCache::find(const std::string& key,
+                                                   std::span<const Tensor> sources) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(key);
-  return found == known_.end() ? nullptr : found->second.lock();
+  if (found == known_.end()) return nullptr;
+  const bool same = std::ranges::equal(
+      found->second.sources, sources, [](const auto& known, const Tensor& source) {
+        return !known.expired() && !known.owner_before(source.shared_data()) &&
+               !source.shared_data().owner_before(known);
+      });
+  return same ? found->second.bytes.lock() : nullptr;
 }
 
-void WeightCache::keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes) {
+void WeightCache::keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes,
+                       std::span<const Tensor> sources) {
   const std::lock_guard lock(mutex_);
-  known_[key] = bytes;
+  Known known{bytes, {}};
+  for (const Tensor& source : sources) known.sources.emplace_back(source.shared_data());
+  known_[key] = std::move(known);
   // What is gone goes from the list too, now and then: weights may be set anew all the time.
   constexpr std::size_t prune_at = 64;
   if (known_.size() >= prune_at && std::has_single_bit(known_.size()))
-    std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+    std::erase_if(known_, [](const auto& entry) { return entry.second.bytes.expired(); });
 }
 
 std::shared_ptr<ExpertStore> WeightCache::experts(const WeightPlan& weight, const Tensor& source) {
@@ -260,7 +270,40 @@ Result<std::shared_ptr<const Weights>> Weights::with_param(std::string_view name
     wanted.push_back(of_graph[static_cast<std::size_t>(weight.view.base.node)]);
   }
   RLX_TRY(weights->fill(plan, wanted, cache, pool));
+  weights->forget_params(plan);
   return std::shared_ptr<const Weights>(std::move(weights));
+}
+
+namespace {
+
+std::set<std::string> params_below(const Graph& graph, ValueId id) {
+  std::set<std::string> names;
+  std::set<std::int32_t> seen{id.node};
+  std::vector<std::int32_t> left{id.node};
+  while (!left.empty()) {
+    const Node& node = graph.nodes()[static_cast<std::size_t>(left.back())];
+    left.pop_back();
+    if (const auto* param = node.op.as<op::Param>()) names.insert(param->name);
+    for (const ValueId input : node.inputs) {
+      if (input.node >= 0 && seen.insert(input.node).second) left.push_back(input.node);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+// What is made of one param alone is made anew when that param is set. What is made of several
+// wants them all when one of them is.
+void Weights::forget_params(const Plan& plan) {
+  const std::vector<const Graph*> graphs = graphs_of(*graph_);
+  std::set<std::string> wanted;
+  for (const WeightPlan& weight : plan.weights) {
+    std::set<std::string> names =
+        params_below(*graphs[static_cast<std::size_t>(weight.graph)], weight.view.base);
+    if (names.size() > 1) wanted.merge(names);
+  }
+  std::erase_if(params_, [&](const auto& entry) { return !wanted.contains(entry.first); });
 }
 
 namespace {
@@ -304,10 +347,8 @@ std::shared_ptr<const Weights> Weights::adopt(std::shared_ptr<const FlatGraph> g
 struct Weights::Kept {
   std::shared_ptr<const std::byte> block;
   std::shared_ptr<MemoryShare> share;
-  std::vector<std::shared_ptr<const std::byte>> owners;
-  Kept(std::shared_ptr<const std::byte> block, std::shared_ptr<MemoryShare> share,
-       std::vector<std::shared_ptr<const std::byte>> owners)
-      : block(std::move(block)), share(std::move(share)), owners(std::move(owners)) {}
+  Kept(std::shared_ptr<const std::byte> block, std::shared_ptr<MemoryShare> share)
+      : block(std::move(block)), share(std::move(share)) {}
 };
 
 /// Of one fill: what is packed into a block that the weights share.
@@ -347,7 +388,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     if (!parts.empty()) {
       key += weight_key(weight, parts[0]);
       missing_of_[i].clear();
-      bytes_[i] = cache.find(key);
+      bytes_[i] = cache.find(key, parts);
       if (bytes_[i]) continue;
     }
     RLX_ASSIGN(std::optional<Tensor> source, evaluation.value(weight.view.base));
@@ -363,7 +404,9 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     const Op& base = graph.node(weight.view.base).op;
     const bool shareable = !parts.empty() || base.is<op::Param>() || base.is<op::Constant>();
     if (shareable && parts.empty()) key = weight_key(weight, *source);
-    bytes_[i] = shareable ? cache.find(key) : nullptr;
+    const std::span<const Tensor> sources =
+        parts.empty() ? std::span<const Tensor>(&*source, 1) : std::span<const Tensor>(parts);
+    bytes_[i] = shareable ? cache.find(key, sources) : nullptr;
     if (bytes_[i]) continue;
     const auto same = std::ranges::find(fresh, key, &Fresh::key);
     if (shareable && same != fresh.end()) {
@@ -407,12 +450,8 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
     const std::size_t before = pieces.size();
     add_pieces(weight, k, item.source, next, pieces);
     left[k] = static_cast<std::int64_t>(pieces.size() - before);
-    // The source stays alive with what was made of it, so that its address keeps naming it.
-    std::vector<std::shared_ptr<const std::byte>> owners;
-    for (const Tensor& part : item.parts) owners.push_back(part.shared_data());
-    if (owners.empty()) owners.push_back(item.source.shared_data());
     // Held as members, not by a deleter: the cache's weak pointers would keep that one alive.
-    const auto kept = std::make_shared<const Kept>(block.shared_data(), share, std::move(owners));
+    const auto kept = std::make_shared<const Kept>(block.shared_data(), share);
     bytes_[item.index] = {kept, next};
     next += rounded(weight.bytes);
   }
@@ -429,7 +468,9 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
                       for (; begin < end; ++begin) make(pieces[static_cast<std::size_t>(begin)]);
                     });
   for (const Fresh& item : fresh) {
-    if (!item.key.empty()) cache.keep(item.key, bytes_[item.index]);
+    const std::span<const Tensor> sources =
+        item.parts.empty() ? std::span(&item.source, 1) : std::span(item.parts);
+    if (!item.key.empty()) cache.keep(item.key, bytes_[item.index], sources);
   }
   return {};
 }

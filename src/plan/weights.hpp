@@ -28,8 +28,11 @@ std::string weight_key(const WeightPlan& weight, const Tensor& source);
 /// nothing alive. Thread-safe.
 class WeightCache {
  public:
-  std::shared_ptr<const std::byte> find(const std::string& key);
-  void keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes);
+  /// `sources`: what they were packed from, whose addresses the key has. Null where nothing is
+  /// known of these very sources.
+  std::shared_ptr<const std::byte> find(const std::string& key, std::span<const Tensor> sources);
+  void keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes,
+            std::span<const Tensor> sources);
   /// The matrices of a weight of experts; made where nobody holds them.
   std::shared_ptr<ExpertStore> experts(const WeightPlan& weight, const Tensor& source);
   /// What packed weights are taken from.
@@ -37,7 +40,12 @@ class WeightCache {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const std::byte>> known_;
+  struct Known {
+    std::weak_ptr<const std::byte> bytes;
+    /// Where one is gone another tensor may have its address: then the entry counts no more.
+    std::vector<std::weak_ptr<const std::byte>> sources;
+  };
+  std::map<std::string, Known> known_;
   std::map<std::string, std::weak_ptr<ExpertStore>> experts_;
 };
 
@@ -73,6 +81,8 @@ class Weights {
  private:
   struct Fresh;
   struct Kept;
+  /// Drops the set params that no later call can want in their plain form.
+  void forget_params(const Plan& plan);
   /// Sums up what is there and what is missing.
   void count(const Plan& plan);
   Status fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,

@@ -93,9 +93,12 @@ Status CompiledGraph::set_param_typed(std::string_view name, std::span<const std
   }
   std::map<std::string, Tensor> fresh{{std::string(name), value}};
   if (impl_->bound) RLX_TRY(impl_->bound->executable->set_param(name, value));
-  impl_->params.erase(fresh.begin()->first);
-  impl_->params.merge(fresh);  // allocates nothing
-  impl_->companions.clear();   // they have the weights of before
+  // Programs of other shapes can come only where dims are open, or were bound by symbols.
+  if (!impl_->bound || impl_->source) {
+    impl_->params.erase(fresh.begin()->first);
+    impl_->params.merge(fresh);  // allocates nothing
+  }
+  impl_->companions.clear();  // they have the weights of before
   return impl_->set_derived_param(std::string(name), value);
 } catch (...) {
   return error_in_flight();

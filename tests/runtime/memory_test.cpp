@@ -195,5 +195,53 @@ TEST(Memory, clones_share_weights) {
   EXPECT_TRUE(clones[0].run({{"x", input}}).ok());
 }
 
+/// Packed, and not beside it as it was given.
+TEST(Memory, a_set_weight_lies_in_memory_once) {
+  constexpr std::int64_t wide = 2048;
+  constexpr double mebibytes = wide * wide * 4 / 1048576.0;
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, wide});
+  graph.output("y", matmul(x, graph.param("w", f32, {wide, wide})));
+  Session session(Device::cpu, {.threads = 2});
+  CompiledGraph program = session.compile(graph).value();
+  const std::vector<float> input(wide, 1.0f);
+  std::vector<float> values(wide * wide);
+  const double before = resident_mebibytes();
+  for (const float value : {1.0f, 2.0f, 3.0f}) {
+    std::ranges::fill(values, value);
+    ASSERT_TRUE(program.set_param("w", values).ok());
+    EXPECT_EQ(program.run({{"x", input}}).value()["y"].as<float>()[7], value * wide);
+    if (RLX_MEASURES) {
+      EXPECT_LT(resident_mebibytes() - before, 1.5 * mebibytes) << value;
+    }
+  }
+  CompiledGraph clone = program.clone().value();
+  EXPECT_EQ(clone.run({{"x", input}}).value()["y"].as<float>()[7], 3.0f * wide);
+}
+
+/// Of the others that it is made of, the values that were set count.
+TEST(Memory, a_weight_of_several_params_is_made_anew_of_all) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 64});
+  const Value w = graph.param("w", f32, {64, 64}), s = graph.param("s", f32, {64});
+  graph.output("y", matmul(x, w * s));
+  graph.output("z", matmul(x, concat({w, graph.param("v", f32, {64, 64})}, 1)));
+  CompiledGraph program = Session(Device::cpu).compile(graph).value();
+  const std::vector<float> ones(64, 1.0f), many(64 * 64, 1.0f);
+  const auto times = [](std::vector<float> values, float by) {
+    for (float& value : values) value *= by;
+    return values;
+  };
+  ASSERT_TRUE(program.set_param("w", many).ok());
+  ASSERT_TRUE(program.set_param("s", ones).ok());
+  ASSERT_TRUE(program.set_param("v", times(many, 7)).ok());
+  ASSERT_TRUE(program.set_param("s", times(ones, 3)).ok());
+  ASSERT_TRUE(program.set_param("w", times(many, 5)).ok());
+  const Outputs outputs = program.run({{"x", ones}}).value();
+  EXPECT_EQ(outputs["y"].as<float>()[9], 64.0f * 5 * 3);
+  EXPECT_EQ(outputs["z"].as<float>()[9], 64.0f * 5);
+  EXPECT_EQ(outputs["z"].as<float>()[64 + 9], 64.0f * 7);
+}
+
 }  // namespace
 }  // namespace rlx
