@@ -115,7 +115,13 @@ Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& o
   return error_in_flight();
 }
 
-std::size_t CompileCache::size() const { return impl_->programs.size(); }
-std::size_t CompileCache::misses() const { return impl_->misses; }
+std::size_t CompileCache::size() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->programs.size();
+}
+std::size_t CompileCache::misses() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->misses;
+}
 
 }  // namespace rlx

@@ -221,6 +221,27 @@ TEST_F(Buckets, say_what_is_wrong) {
             "The input (x) has (15) on axis 2 instead of 16.");
   EXPECT_EQ(message(cache.run_padded(std::vector<NamedInput>{})),
             "No input tells the symbol (rows).");
+  const std::vector<float> plain(2 * 3 * 16);
+  EXPECT_EQ(message(cache.run_padded(std::vector<NamedInput>{{"x", plain}})),
+            "The input (x) needs dims: give a tensor.");
+  Graph two = per_row();
+  two.output("z", two.input("more", f32, {"rows", 2}) + two.constant(f32, 1));
+  BucketedCompileCache both =
+      BucketedCompileCache::make(session, two, {.symbol = "rows", .largest = 8}).value();
+  const Tensor three = noise({2, 3, 16}, 1), four = noise({4, 2}, 1);
+  EXPECT_EQ(message(both.run_padded(std::vector<NamedInput>{{"x", three}, {"more", four}})),
+            "The input (more) has 4 rows and another has (3).");
+}
+
+TEST_F(Buckets, masks_and_symbols_must_fit) {
+  EXPECT_EQ(
+      message(BucketedCompileCache::make(session, per_row(), {.symbol = "rows", .masks = {"w"}})),
+      "The mask (w) is no input with the symbol (rows).");
+  Graph square;
+  const Value x = square.input("x", f32, {"rows", "rows"});
+  square.output("y", x + x);
+  EXPECT_THAT(message(BucketedCompileCache::make(session, square, {.symbol = "rows"})),
+              HasSubstr("The input (x) has the symbol (rows) twice."));
 }
 
 /// Hits, misses, stand-ins and evictions at the same time.

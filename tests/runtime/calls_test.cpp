@@ -91,6 +91,40 @@ TEST_F(Calls, of_other_kinds_say_what_is_wrong) {
             "A program with handles or states has no active extent.");
 }
 
+TEST_F(Calls, plain_floats_are_for_float_inputs_of_known_dims) {
+  Graph graph;
+  graph.output("y", graph.input("n", i64, {4}) + graph.constant(i64, 1));
+  CompiledGraph whole = session.compile(graph).value();
+  const std::vector<float> values{1, 2, 3, 4};
+  EXPECT_EQ(message(whole.run({{"n", values}})),
+            "The input (n) is i64: plain floats are accepted for float inputs alone.");
+  EXPECT_EQ(message(open.run({{"x", x}})),
+            "The input (x) has unbound dims: give a tensor, which has dims.");
+  Graph half;
+  half.output("y", cast(half.input("h", f16, {4}), f32));
+  CompiledGraph program = session.compile(half).value();
+  EXPECT_EQ(message(program.commit_no_wait(std::vector<NamedInput>{{"h", values}})),
+            "The input (h) is f16: a queued run takes tensors of that dtype.");
+  EXPECT_TRUE(program.sync_pending().value().empty());
+}
+
+TEST_F(Calls, rows_are_read_from_floats) {
+  Graph graph;
+  graph.output("y", graph.input("n", i64, {2, 2}) + graph.constant(i64, 1));
+  CompiledGraph program = session.compile(graph).value();
+  EXPECT_EQ(message(program.read_output_row(0, 0, 2)),
+            "The output (y) is i64; rows are read from f32.");
+  ASSERT_TRUE(bound.run({{"x", x}}).ok());
+  EXPECT_EQ(bound.read_output_row(0, 2, 4).value(), std::vector<float>(4, 3.0f));
+  EXPECT_FALSE(bound.read_output_row(0, 0, 0).ok());
+  EXPECT_FALSE(bound.read_output_row(0, -1, 4).ok());
+}
+
+TEST_F(Calls, exact_programs_compute_in_f32) {
+  EXPECT_EQ(message(session.compile(doubled(), {.precision = Precision::bf16, .exact = true})),
+            "An exact program computes in f32: leave out the precision (bf16).");
+}
+
 TEST_F(Calls, typed_ones_take_the_declared_dtypes_alone) {
   Graph graph;
   graph.output("y", cast(graph.input("h", f16, {4}), f32));

@@ -136,10 +136,20 @@ TEST_F(SavedProgram, says_what_is_wrong) {
   chmod(file().c_str(), 0600);
   EXPECT_THAT(message(session.load(file())), HasSubstr("is no saved program."));
   EXPECT_FALSE(is_saved_program(file()));
-  EXPECT_THAT(message(program->save(folder.path("none/x"))),
-              HasSubstr("cannot be written"));
+  EXPECT_THAT(message(program->save(folder.path("none/x"))), HasSubstr("cannot be written"));
   const CompiledGraph open = session.compile(model()).value();
   EXPECT_THAT(message(open.save(file())), HasSubstr("This call needs bound shapes"));
+}
+
+TEST_F(SavedProgram, of_another_format_is_named) {
+  ASSERT_TRUE(program->save(file()).ok());
+  std::vector<char> changed = bytes();
+  changed[8] = 99;  // behind the magic number
+  replace(changed);
+  const auto loaded = session.load(file());
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().kind, ErrorKind::not_available);
+  EXPECT_THAT(loaded.error().message, HasSubstr(") has the format 99; this rlx reads "));
 }
 
 TEST_F(SavedProgram, a_file_that_cannot_be_replaced_stays) {
