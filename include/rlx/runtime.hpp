@@ -185,10 +185,10 @@ struct ExpertChoices;
 struct ExpertCounts;
 
 /// A compiled program with its arena. Movable; one thread at a time per program, clones may run
-/// concurrently. Outlives the Graph and the Session that made it. Params given as plain tensors
-/// stay in memory beside what is packed of them, those in mapped files (imported, or by in_file of
-/// rlx/mapped.hpp) do not. A call that runs out of memory is an error of kind out_of_memory, and
-/// the program and its session stay as usable as before.
+/// concurrently. Outlives the Graph and the Session that made it. Params that a graph has as plain
+/// tensors stay in memory beside what is packed of them (the graph is kept), those in mapped files
+/// (imported, or by in_file of rlx/mapped.hpp) do not. A call that runs out of memory is an error
+/// of kind out_of_memory, and the program and its session stay as usable as before.
 class CompiledGraph {
  public:
   struct Impl;
@@ -201,9 +201,9 @@ class CompiledGraph {
   const std::vector<IoInfo>& outputs() const;
 
   /// Binds a weight between runs. Values are row-major and of the param's element count; floats are
-  /// converted to the param's float dtype rounding to nearest even. A copy stays in memory beside
-  /// what is packed of it, but for experts under a mask. Errors: unknown name (names the known
-  /// ones), wrong count, not a float param.
+  /// rounded to the param's float dtype, to nearest even. A plain copy stays beside what is packed
+  /// only where later calls may want it: dims are open or were bound by symbols, a packed weight is
+  /// made of several params, experts without a mask. Errors: unknown name, count, no float param.
   Status set_param(std::string_view name, std::span<const float> values);
   /// The same from bytes of `dtype`; float dtypes convert, any other difference is an error.
   Status set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype);
@@ -267,11 +267,11 @@ class CompiledGraph {
   /// before. The first failure is the error, with its index.
   Result<std::vector<Outputs>> run_pipelined(std::span<const std::vector<NamedInput>> input_sets);
   /// Ends the run or run_pipelined in flight, if any: it returns the error "The run was cancelled."
-  /// of kind `cancelled`. May be called from any thread. Queued runs are dropped. Runs look at it
-  /// before each kernel and iteration of a loop; inside kernels that are predicted to take more
-  /// than 4 ms about every 4 ms, or after each of their work items (most have dozens) where these
-  /// take longer; in grouped matmuls before each expert. What is not cut: a recurrent layer on a
-  /// few rows, and ops without kernels (`host` in the plan's text), custom ones among them.
+  /// of kind `cancelled`. From any thread. Queued runs are dropped. Runs look at it before each
+  /// kernel and iteration of a loop; in kernels predicted to take more than 4 ms about every 4 ms,
+  /// or after each work item (most have dozens) where these take longer; in recurrent layers before
+  /// each step, in grouped matmuls before each expert. Not cut: one work item of a library kernel
+  /// (the sort of one row), and one op without a kernel (`host` in the plan's text; custom ones).
   void cancel();
 
   /// Works on the first `actual` of `upper` rows only, from the next run on: `upper` is the value
@@ -369,7 +369,7 @@ class Session {
 };
 
 /// Programs of one graph for several shapes: least recently used ones are dropped beyond the
-/// capacity.
+/// capacity. Thread-safe; each of the programs is run by one thread at a time, as any other.
 class CompileCache {
  public:
   CompileCache(Session& session, Graph graph, std::size_t capacity = 16);

@@ -22,7 +22,7 @@ enum class Storage : std::uint8_t {
   arena,   ///< arena + offset
   input,   ///< the caller's memory of input `index`
   weight,  ///< weights[index], prepared once
-  state,   ///< the named buffer states[index]
+  state,   ///< the named buffer states[index]; -1: the flag that ends the run, one bool
   slot,    ///< where the loop that owns slot `index` says, for each iteration anew
   worker,  ///< in the scratch of each worker, inside one kernel; no address
 };
