@@ -125,6 +125,35 @@ TEST(Quantised, integer_convolutions_are_exact) {
   }
 }
 
+/// One channel a group.
+TEST(Quantised, integer_depthwise_convolutions_are_exact) {
+  std::mt19937 random(21);
+  for (std::uint32_t round = 0; round < 12; ++round) {
+    SCOPED_TRACE(round);
+    Graph graph;
+    const std::int64_t channels = between(random, 2, 70), kernel = between(random, 1, 5);
+    const DType x_type = either(random), w_type = either(random);
+    op::IntegerConv conv{.groups = channels};
+    for (int i = 0; i < 2; ++i) {
+      conv.strides.push_back(between(random, 1, 2));
+      conv.dilations.push_back(between(random, 1, 2));
+      conv.pad_low.push_back(between(random, 0, 2));
+      conv.pad_high.push_back(between(random, 0, 2));
+    }
+    const Value x = graph.input(
+        "x", x_type,
+        {between(random, 1, 2), channels, between(random, 9, 20), between(random, 9, 20)});
+    const Dims filter{channels, 1, kernel, kernel};
+    const Value w = random() % 4 == 0
+                        ? graph.input("w", w_type, Shape(filter.begin(), filter.end()))
+                        : graph.constant(bytes(w_type, filter, random));
+    const Value x_zero = zero(graph, x_type, 0, random);
+    const Value w_zero = zero(graph, w_type, random() % 2 == 0 ? channels : 0, random);
+    graph.output("y", graph.add(conv, Values{x, w, x_zero, w_zero})[0]);
+    EXPECT_EQ(largest_difference(graph, round), 0);
+  }
+}
+
 TEST(Quantised, a_zero_point_from_a_run_pads_images) {
   Graph graph;
   std::mt19937 random(13);

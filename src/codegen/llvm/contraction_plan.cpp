@@ -162,8 +162,11 @@ std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, 
   const unsigned spare = apart ? 3 : 2;
   const unsigned fit =
       (machine.registers - plan.vectors - (machine.registers == 16 ? 1 : spare)) / plan.vectors;
-  // Rows that are not uniform need a pointer each.
-  const unsigned cap = plan.uniform_rows || plan.vectors == 1 ? 12 : 8;
+  // Rows that are not uniform need a pointer each. One register of columns wants many rows: each
+  // step loads it beside an element of every row.
+  const bool narrow = plan.vectors == 1;
+  const unsigned most_uniform = narrow && machine.registers >= 32 ? 14 : 12;
+  const unsigned cap = plan.uniform_rows ? most_uniform : (narrow ? 12 : 8);
   unsigned limit = std::min(fit, cap);
   if (machine.registers == 16 && machine.vector_bytes == 16) limit = std::min(limit, 4U);
   if (machine.registers == 16 && accumulator == DType::i32) limit = std::min(limit, 4U);
