@@ -107,13 +107,19 @@ llvm::Value* PointExpression::lane_mask(llvm::Value* guard) {
 }
 
 // A load whose mask has no lane left is harmless, but takes hundreds of cycles where its address
-// lies on a page that is not there: before the first page of a buffer, behind the last one.
-llvm::Value* PointExpression::safe_pointer(const Place& place, std::int32_t buffer) {
-  if (!place.guard || place.stride == 0 || !emitter_.machine.masks) return place.pointer;
+// lies on a page that is not there: before the first page of a buffer, behind the last one. Guards
+// along the lanes reach a line or two beyond, and asking them costs more than it saves.
+llvm::Value* PointExpression::safe_pointer(const Place& place, const loop::Access& access) {
+  if (place.stride == 0 || !emitter_.machine.masks) return place.pointer;
   auto& b = emitter_.builder;
-  llvm::Value* any =
-      lanes_of(place.guard) == 1 ? place.guard : b.CreateOrReduce(lane_mask(place.guard));
-  return b.CreateSelect(any, place.pointer, emitter_.buffers[buffer]);
+  llvm::Value* inside = nullptr;
+  for (const loop::Guard& guard : access.guards) {
+    llvm::Value* holds = guard_holds(guard);
+    if (lanes_of(holds) > 1) continue;
+    inside = inside ? b.CreateAnd(inside, holds) : holds;
+  }
+  return inside ? b.CreateSelect(inside, place.pointer, emitter_.buffers[access.buffer])
+                : place.pointer;
 }
 
 llvm::Value* PointExpression::load(const ScalarNode& node) {
@@ -129,7 +135,7 @@ llvm::Value* PointExpression::load(const ScalarNode& node) {
     if (mask) mask = splat(emitter_, mask, point_.lanes);
     return emit_gather(emitter_, dtype, place.pointer, mask, fill);
   }
-  place.pointer = safe_pointer(place, access.buffer);
+  place.pointer = safe_pointer(place, access);
   // A broadcast element exists whenever one lane does, so the tail's mask does not matter to it.
   llvm::Value* mask = place.stride == 0 ? place.guard : lane_mask(place.guard);
   if (mask && lanes_of(mask) == 1 && place.stride != 0 && emitter_.machine.masks) {

@@ -104,7 +104,7 @@ class PointExpression {
   };
   bool runs_along_lanes(int dim) const { return point_.lanes > 1 && dim == point_.vector_dim; }
   Place place(const loop::Access& access, const PartialAddress& address);
-  llvm::Value* safe_pointer(const Place& place, std::int32_t buffer);
+  llvm::Value* safe_pointer(const Place& place, const loop::Access& access);
   llvm::Value* guard_holds(const loop::Guard& guard);
   llvm::Value* indirect_offset(const loop::Indirect& indirect);
   llvm::Value* load(const ScalarNode& node);
