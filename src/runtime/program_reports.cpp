@@ -51,17 +51,18 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
   const plan::Plan& plan = program->executable->plan();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const plan::Step& step = plan.steps[i];
-    const bool kernel = step.kind == plan::Step::Kind::kernel;
-    profiles.push_back(
-        {.name = step.name,
-         .region = step.region,
-         .shape = kernel ? loop::extents_text(plan.kernels[static_cast<std::size_t>(step.index)])
-                         : std::string(),
-         .threads = step.threads,
-         .median_us = times[i],
-         .flops = step.flops,
-         .bytes = step.bytes,
-         .predicted_us = step.predicted_ns * 1e-3});
+    const loop::Kernel* kernel = step.kind == plan::Step::Kind::kernel
+                                     ? &plan.kernels[static_cast<std::size_t>(step.index)]
+                                     : nullptr;
+    profiles.push_back({.name = step.name,
+                        .region = step.region,
+                        .shape = kernel ? loop::extents_text(*kernel) : std::string(),
+                        .threads = step.threads,
+                        .median_us = times[i],
+                        .products = kernel ? loop::products_per_lane(*kernel) : 1,
+                        .flops = step.flops,
+                        .bytes = step.bytes,
+                        .predicted_us = step.predicted_ns * 1e-3});
   }
   return profiles;
 } catch (...) {

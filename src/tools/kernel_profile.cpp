@@ -11,12 +11,8 @@ namespace {
 
 double rounded(double value) { return std::stod(fmt::format("{:.6f}", value)); }
 
-double least_us(const KernelProfile& kernel, const MachinePeaks& peaks) {
-  return peaks.least_us(kernel.flops, kernel.bytes, kernel.threads);
-}
-
 std::string_view bound_of(const KernelProfile& kernel, const MachinePeaks& peaks) {
-  return peaks.bound_by_bytes(kernel.flops, kernel.bytes, kernel.threads) ? "bytes" : "arithmetic";
+  return peaks.bound_by_bytes(kernel) ? "bytes" : "arithmetic";
 }
 
 }  // namespace
@@ -33,7 +29,7 @@ nlohmann::ordered_json profile_rows(const std::vector<KernelProfile>& kernels,
                     {"predicted_us", rounded(kernel.predicted_us)},
                     {"flops", kernel.flops},
                     {"bytes", kernel.bytes},
-                    {"limit_us", rounded(least_us(kernel, peaks))},
+                    {"limit_us", rounded(peaks.least_us(kernel))},
                     {"bound", bound_of(kernel, peaks)}});
   }
   return rows;
@@ -43,7 +39,7 @@ void print_profile(const std::vector<KernelProfile>& kernels, const MachinePeaks
   double total = 0, limit = 0;
   for (const KernelProfile& kernel : kernels) {
     total += kernel.median_us;
-    limit += least_us(kernel, peaks);
+    limit += peaks.least_us(kernel);
   }
   fmt::print("\n{:>10} {:>6} {:>10} {:>9} {:>8} {:>6} {:>2}  kernel [shape]: region\n", "us",
              "share", "predicted", "GFLOP/s", "GB/s", "limit", "t");
@@ -52,7 +48,7 @@ void print_profile(const std::vector<KernelProfile>& kernels, const MachinePeaks
     fmt::print("{:>10.2f} {:>5.1f}% {:>10.2f} {:>9.2f} {:>8.2f} {:>5.0f}%{} {:>2}  {} [{}]: {}\n",
                kernel.median_us, 100 * kernel.median_us / std::max(total, 1e-3),
                kernel.predicted_us, kernel.flops / us * 1e-3, kernel.bytes / us * 1e-3,
-               100 * least_us(kernel, peaks) / us, bound_of(kernel, peaks)[0], kernel.threads,
+               100 * peaks.least_us(kernel) / us, bound_of(kernel, peaks)[0], kernel.threads,
                kernel.name, kernel.shape, kernel.region);
   }
   fmt::print("{:>10.2f} us in all; at the limit {:.2f} us\n", total, limit);

@@ -117,8 +117,8 @@ MachinePeaks measure_peaks() {
 
 namespace {
 
-double arithmetic_us(const MachinePeaks& peaks, double flops, int threads) {
-  return flops / (peaks.flops_per_us * threads);
+double arithmetic_us(const MachinePeaks& peaks, const KernelProfile& kernel) {
+  return kernel.flops / (peaks.flops_per_us * kernel.threads * kernel.products);
 }
 
 double reading_us(const MachinePeaks& peaks, double bytes, int threads) {
@@ -133,12 +133,12 @@ double reading_us(const MachinePeaks& peaks, double bytes, int threads) {
 
 }  // namespace
 
-double MachinePeaks::least_us(double flops, double bytes, int threads) const {
-  return std::max(arithmetic_us(*this, flops, threads), reading_us(*this, bytes, threads));
+double MachinePeaks::least_us(const KernelProfile& kernel) const {
+  return std::max(arithmetic_us(*this, kernel), reading_us(*this, kernel.bytes, kernel.threads));
 }
 
-bool MachinePeaks::bound_by_bytes(double flops, double bytes, int threads) const {
-  return reading_us(*this, bytes, threads) > arithmetic_us(*this, flops, threads);
+bool MachinePeaks::bound_by_bytes(const KernelProfile& kernel) const {
+  return reading_us(*this, kernel.bytes, kernel.threads) > arithmetic_us(*this, kernel);
 }
 
 }  // namespace rlx::tools

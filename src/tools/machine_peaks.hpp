@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "rlx/runtime.hpp"
+
 namespace rlx::tools {
 
 /// Bandwidth of reading data that lies in a working set of at most so many bytes.
@@ -13,14 +15,15 @@ struct ReadRate {
 };
 
 struct MachinePeaks {
-  double flops_per_us = 0;      ///< f32 multiply-adds counted as two, one core
+  double flops_per_us = 0;      ///< f32 multiply-adds counted as two, one core; 16-bit elements
+                                ///< are multiplied twice as fast, bytes four times
   std::vector<ReadRate> reads;  ///< by growing working set; the last one is memory
 
-  /// The least time of a kernel in us: `threads` cores at their peak of arithmetic, or its bytes
+  /// The least time of a kernel in us: its threads' cores at their peak of arithmetic, or its bytes
   /// from the smallest level that holds them.
-  double least_us(double flops, double bytes, int threads) const;
+  double least_us(const KernelProfile& kernel) const;
   /// Whether the bytes rather than the arithmetic set least_us.
-  bool bound_by_bytes(double flops, double bytes, int threads) const;
+  bool bound_by_bytes(const KernelProfile& kernel) const;
 };
 
 /// Measures for about 60 ms on the calling thread.

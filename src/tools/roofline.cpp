@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "tools/canvas.hpp"
@@ -51,14 +53,15 @@ class Roofline {
       : kernels_(kernels), peaks_(peaks) {
     for (const KernelProfile& kernel : kernels) {
       threads_ = std::max(threads_, kernel.threads);
+      products_.insert(kernel.products);
       total_us_ += kernel.median_us;
-      limit_us_ += least_us(kernel);
+      limit_us_ += peaks_.least_us(kernel);
       if (kernel.flops <= 0) continue;
       const Place place = place_of(kernel);
       low_x_ = std::min(low_x_, place.intensity), high_x_ = std::max(high_x_, place.intensity);
       low_y_ = std::min(low_y_, place.speed);
     }
-    high_y_ = 2 * peak(threads_);
+    high_y_ = 2 * peak(threads_, *products_.rbegin());
     // Whole powers of ten at the lower ends, so that the first line of the grid is there.
     low_x_ = std::pow(10, std::floor(std::log10(std::max(low_x_, 1e-4))));
     low_y_ = std::pow(10, std::floor(std::log10(std::clamp(low_y_, 1e-4, high_y_ / 10))));
@@ -82,11 +85,10 @@ class Roofline {
   }
 
  private:
-  double least_us(const KernelProfile& kernel) const {
-    return peaks_.least_us(kernel.flops, kernel.bytes, kernel.threads);
-  }
   /// GFLOP/s
-  double peak(int threads) const { return peaks_.flops_per_us * threads * 1e-3; }
+  double peak(int threads, int products) const {
+    return peaks_.flops_per_us * threads * products * 1e-3;
+  }
   /// GB/s of level i: caches are each core's own, memory is shared.
   double bandwidth(std::size_t i) const {
     const bool is_memory = i + 1 == peaks_.reads.size();
@@ -114,29 +116,37 @@ class Roofline {
     canvas.text(8, top - 20, "GFLOP/s", soft, Align::left);
   }
 
+  /// The roof of one core and of all, and with all those of narrower elements where they are used.
   void draw_roofs(Canvas& canvas) const {
-    for (int threads = 1; threads <= threads_; threads += std::max(1, threads_ - 1)) {
-      const double y = y_of(peak(threads));
-      const double ridge = peak(threads) / bandwidth(0);
-      canvas.line(x_of(std::clamp(ridge, low_x_, high_x_)), y, right, y, roof,
-                  threads == threads_ ? 1.5 : 0.5);
-      canvas.text(right, y - 12,
-                  fmt::format("{} core{}: {:.0f} GFLOP/s (f32)", threads, threads == 1 ? "" : "s",
-                              peak(threads)),
-                  roof, Align::right);
-    }
+    if (threads_ > 1) draw_roof(canvas, 1, 1);
+    for (const int products : products_) draw_roof(canvas, threads_, products);
+    const double highest = peak(threads_, *products_.rbegin());
     double lowest = top;
     for (std::size_t i = 0; i < peaks_.reads.size(); ++i) {
       const double rate = bandwidth(i);
-      const double begin = std::max(low_x_, low_y_ / rate), end = peak(threads_) / rate;
+      const double begin = std::max(low_x_, low_y_ / rate), end = highest / rate;
       if (begin >= end) continue;
-      canvas.line(x_of(begin), y_of(begin * rate), x_of(end), y_of(peak(threads_)), roof, 1);
+      canvas.line(x_of(begin), y_of(begin * rate), x_of(end), y_of(highest), roof, 1);
       // Below the lower end of its line and the label before.
       lowest = std::max(lowest, y_of(begin * rate) + 3);
       canvas.text(x_of(begin) + 4, lowest, fmt::format("{} {:.0f} GB/s", level_name(i), rate), roof,
                   Align::left);
       lowest += 12;
     }
+  }
+
+  void draw_roof(Canvas& canvas, int threads, int products) const {
+    const double speed = peak(threads, products), y = y_of(speed);
+    canvas.line(x_of(std::clamp(speed / bandwidth(0), low_x_, high_x_)), y, right, y, roof,
+                threads == threads_ ? 1.5 : 0.5);
+    canvas.text(right, y - 12,
+                fmt::format("{} core{}: {:.0f} GFLOP/s ({})", threads, threads == 1 ? "" : "s",
+                            speed, elements_of(products)),
+                roof, Align::right);
+  }
+
+  static std::string_view elements_of(int products) {
+    return products == 1 ? "f32" : products == 2 ? "16 bits" : "8 bits";
   }
 
   std::string level_name(std::size_t i) const {
@@ -159,21 +169,20 @@ class Roofline {
                               "its limit ({})",
                               kernel->name, kernel->shape, kernel->region,
                               time_text(kernel->median_us), 100 * share, place.speed,
-                              100 * least_us(*kernel) / std::max(kernel->median_us, 1e-3),
+                              100 * peaks_.least_us(*kernel) / std::max(kernel->median_us, 1e-3),
                               limit_of(*kernel)));
     }
   }
 
   std::string limit_of(const KernelProfile& kernel) const {
-    return peaks_.bound_by_bytes(kernel.flops, kernel.bytes, kernel.threads) ? "bytes"
-                                                                             : "arithmetic";
+    return peaks_.bound_by_bytes(kernel) ? "bytes" : "arithmetic";
   }
 
   void draw_worst(Canvas& canvas) const {
     std::vector<const KernelProfile*> order;
     for (const KernelProfile& kernel : kernels_) order.push_back(&kernel);
     const auto loss = [&](const KernelProfile* kernel) {
-      return kernel->median_us - least_us(*kernel);
+      return kernel->median_us - peaks_.least_us(*kernel);
     };
     std::ranges::stable_sort(order, std::greater(), loss);
     double y = chart_height;
@@ -187,13 +196,13 @@ class Roofline {
       y += row_height;
       constexpr double bar_left = 130, bar_width = 110;
       const double scale = bar_width / std::max(longest, kernel.median_us);
-      const double limit = std::min(least_us(kernel), kernel.median_us);
+      const double limit = std::min(peaks_.least_us(kernel), kernel.median_us);
       canvas.text(bar_left - 8, y, time_text(kernel.median_us), ink, Align::right);
       canvas.rectangle(bar_left, y, kernel.median_us * scale, 9, lost);
       canvas.rectangle(bar_left, y, limit * scale, 9, bar);
       canvas.text(bar_left + bar_width + 8, y,
                   cut(fmt::format("{:>3.0f} % {}  {} [{}] {}",
-                                  100 * least_us(kernel) / std::max(kernel.median_us, 1e-3),
+                                  100 * peaks_.least_us(kernel) / std::max(kernel.median_us, 1e-3),
                                   limit_of(kernel), kernel.name, kernel.shape, kernel.region),
                       118),
                   ink, Align::left);
@@ -213,6 +222,7 @@ class Roofline {
   const std::vector<KernelProfile>& kernels_;
   const MachinePeaks& peaks_;
   int threads_ = 1;
+  std::set<int> products_ = {1};
   double total_us_ = 0, limit_us_ = 0;
   double low_x_ = 1, high_x_ = 10, low_y_ = std::numeric_limits<double>::max(), high_y_ = 100;
 };
