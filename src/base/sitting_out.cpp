@@ -17,14 +17,14 @@ constexpr Time soon = std::chrono::milliseconds(100);
 
 void SittingOut::note(Time now, Time wall, Time ran) {
   const Time delay = wall - ran;
+  if (delay < least_delay || delay * 8 < wall) return;
   const Time duration(duration_.load(std::memory_order_relaxed));
-  if (delay < least_delay || delay * 8 < wall) {
-    if (duration.count() != 0 && now > Time(held_up_at_.load(std::memory_order_relaxed)) + duration)
-      duration_.store(0, std::memory_order_relaxed);
+  const Time before(held_up_at_.exchange(now.count(), std::memory_order_relaxed));
+  // Good jobs between do not count: short ones fit into a time slice by luck.
+  if (before.count() == 0 || now - before > 2 * duration + soon) {
+    duration_.store(0, std::memory_order_relaxed);
     return;
   }
-  const Time before(held_up_at_.exchange(now.count(), std::memory_order_relaxed));
-  if (before.count() == 0 || now - before > duration + soon) return;
   const Time next = std::clamp(duration * 2, shortest, longest);
   duration_.store(next.count(), std::memory_order_relaxed);
   until_.store((now + next).count(), std::memory_order_relaxed);

@@ -46,14 +46,18 @@ TEST(SittingOut, each_time_is_longer_up_to_a_limit) {
   }
 }
 
-TEST(SittingOut, a_good_job_afterwards_clears_the_record) {
+TEST(SittingOut, a_good_job_by_luck_changes_nothing_and_a_quiet_time_clears_the_record) {
   SittingOut worker;
   worker.note(1000ms, 4ms, 1ms);
   worker.note(1004ms, 4ms, 1ms);
   worker.note(1030ms, 4ms, 4ms);
   worker.note(1034ms, 4ms, 1ms);
-  EXPECT_TRUE(worker.is_out(1034ms + 19ms));
-  EXPECT_FALSE(worker.is_out(1034ms + 21ms));
+  EXPECT_TRUE(worker.is_out(1034ms + 39ms));
+  worker.note(1500ms, 4ms, 1ms);
+  EXPECT_FALSE(worker.is_out(1500ms));
+  worker.note(1504ms, 4ms, 1ms);
+  EXPECT_TRUE(worker.is_out(1504ms + 19ms));
+  EXPECT_FALSE(worker.is_out(1504ms + 20ms));
 }
 
 }  // namespace
