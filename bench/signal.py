@@ -8,11 +8,14 @@ and a product with the filters in NumPy, whose BLAS takes the same number of thr
 transforms are SciPy's with `workers` threads; and Whisper's own lines: torch.stft and a product.
 """
 
+import sys
+
+sys.path = sys.path[1:]  # this folder: others want the standard library's module of this name
+
 import argparse
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
