@@ -10,10 +10,18 @@ function(rlx_llvm_config variable)
   separate_arguments(text UNIX_COMMAND "${text}")
   set(${variable} ${text} PARENT_SCOPE)
 endfunction()
+set(RLX_LLVM_TARGET x86)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(RLX_LLVM_TARGET aarch64)
+endif()
 rlx_llvm_config(LLVM_INCLUDE --includedir)
-rlx_llvm_config(LLVM_LIBS --link-static --libs x86 passes)
+rlx_llvm_config(LLVM_LIBS --link-static --libs ${RLX_LLVM_TARGET} passes)
 rlx_llvm_config(LLVM_SYSTEM_LIBS --link-static --system-libs)
-rlx_llvm_config(LLVM_LDFLAGS --ldflags)
+list(TRANSFORM LLVM_SYSTEM_LIBS REPLACE "^/.*/lib([^/]*)\\.so$" "-l\\1")
+rlx_llvm_config(LLVM_LIBDIR --libdir)
+# Where another machine is built for, its LLVM lies at the same place below the root folder.
+set(LLVM_INCLUDE ${CMAKE_FIND_ROOT_PATH}${LLVM_INCLUDE})
+set(LLVM_LDFLAGS -L${CMAKE_FIND_ROOT_PATH}${LLVM_LIBDIR})
 
 add_library(rlx_llvm SHARED ${RLX_LLVM_SOURCES}
   ${CMAKE_CURRENT_SOURCE_DIR}/src/codegen/machine.cpp

@@ -12,9 +12,10 @@
 
 namespace rlx::codegen {
 
-/// Vector width class of the generated code. `portable` is plain x86-64 (SSE2), or the baseline of
-/// another architecture.
-enum class Isa : std::uint8_t { portable, avx2, avx512 };
+/// Vector width class of the generated code. `portable` is plain x86-64 (SSE2), or on another
+/// architecture what every compiler has: registers of 16 bytes, no fused multiply-add. `neon` is
+/// the baseline of AArch64.
+enum class Isa : std::uint8_t { portable, avx2, avx512, neon };
 
 /// Entry point of every kernel: works on items [begin, end) of its work items. `scratch` has
 /// scratch_bytes for this worker alone, aligned to 64. May run at the same time on disjoint ranges.

@@ -1,6 +1,8 @@
 // Detection of the processor and the choice of a target for it.
 #include "codegen/host_target.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -60,6 +62,17 @@ bool has_avx512(const CpuFeatures& f) {
   return has_avx2(f) && f.avx512f && f.avx512bw && f.avx512cd && f.avx512dq && f.avx512vl;
 }
 
+constexpr std::array widest_first = {Isa::avx512, Isa::avx2, Isa::neon, Isa::portable};
+
+bool has_isa(const CpuFeatures& features, Isa isa) {
+  switch (isa) {
+    case Isa::avx512: return has_avx512(features);
+    case Isa::avx2: return has_avx2(features);
+    case Isa::neon: return features.neon;
+    default: return true;
+  }
+}
+
 /// What LLVM assumes of "znver4" and "icelake-server"; a hypervisor may hide some of it.
 bool has_icelake_level(const CpuFeatures& f) {
   return has_avx512(f) && f.avx512vnni && f.avx512vbmi && f.avx512vbmi2 && f.avx512ifma &&
@@ -99,6 +112,8 @@ std::string intel_avx512_name(const CpuFacts& cpu) {
 std::string cpu_name(const CpuFacts& cpu, Isa isa) {
   const bool amd = cpu.vendor == CpuFacts::Vendor::amd;
   const bool intel = cpu.vendor == CpuFacts::Vendor::intel;
+  // Named, so that code of the portable class is never taken for that of an x86-64.
+  if (cpu.features.neon) return "generic";
   if (isa == Isa::avx512) {
     return amd ? amd_avx512_name(cpu) : intel ? intel_avx512_name(cpu) : std::string();
   }
@@ -160,6 +175,8 @@ CpuFacts read_cpu() {
   features.vpclmulqdq = bit(c7, 10);
   features.avxvnni = bit(a7_1, 4);
   if (vectors_512) read_avx512(b7, c7, d7, a7_1, features);
+#elif defined(__aarch64__)
+  cpu.features.neon = true;
 #endif
   return cpu;
 }
@@ -176,28 +193,28 @@ std::string_view name_of(Isa isa) {
   switch (isa) {
     case Isa::avx512: return "avx512";
     case Isa::avx2: return "avx2";
+    case Isa::neon: return "neon";
     default: return "portable";
   }
 }
 
 Isa widest_isa(const CpuFacts& cpu) {
-  if (has_avx512(cpu.features)) return Isa::avx512;
-  return has_avx2(cpu.features) ? Isa::avx2 : Isa::portable;
+  for (const Isa isa : widest_first) {
+    if (has_isa(cpu.features, isa)) return isa;
+  }
+  return Isa::portable;
 }
 
 Result<Target> target_for(const CpuFacts& cpu, std::optional<std::string_view> forced) {
   Isa isa = widest_isa(cpu);
   if (forced && !forced->empty()) {
-    const Isa all[] = {Isa::avx512, Isa::avx2, Isa::portable};
-    std::optional<Isa> wanted;
-    for (const Isa candidate : all) {
-      if (name_of(candidate) == *forced) wanted = candidate;
-    }
-    if (!wanted) {
-      return error(ErrorKind::usage, "RLX_ISA ({}) is not one of avx512, avx2 and portable.",
+    const auto* wanted = std::find_if(widest_first.begin(), widest_first.end(),
+                                      [&](Isa candidate) { return name_of(candidate) == *forced; });
+    if (wanted == widest_first.end()) {
+      return error(ErrorKind::usage, "RLX_ISA ({}) is not one of avx512, avx2, neon and portable.",
                    *forced);
     }
-    if (*wanted > isa) {
+    if (!has_isa(cpu.features, *wanted)) {
       return not_available("RLX_ISA ({}) is not available: this processor has {} at most.", *forced,
                            name_of(isa));
     }

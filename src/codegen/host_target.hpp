@@ -21,6 +21,7 @@ struct CpuFeatures {
   bool avx512vbmi = false, avx512vbmi2 = false, avx512ifma = false, avx512bitalg = false;
   bool avx512vpopcntdq = false, gfni = false, vaes = false, vpclmulqdq = false;
   bool avxvnni = false, avx512vp2intersect = false;
+  bool neon = false;
 };
 
 /// A processor as its own identification describes it.
@@ -31,10 +32,10 @@ struct CpuFacts {
   CpuFeatures features;
 };
 
-/// Asks the processor. On other architectures than x86-64 nothing is set.
+/// Asks the processor. Every AArch64 has NEON; on architectures beside x86-64 nothing else is set.
 CpuFacts host_cpu();
 
-/// "avx512", "avx2", "portable".
+/// "avx512", "avx2", "neon", "portable".
 std::string_view name_of(Isa isa);
 
 /// The widest instruction set that these facts allow.

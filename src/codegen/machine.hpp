@@ -12,9 +12,10 @@ struct Machine {
   unsigned registers = 16;     ///< vector registers
   bool fma = false;            ///< fused multiply-add in hardware
   bool f16c = false;           ///< f16 <-> f32 conversions in hardware
-  bool masks = false;     ///< masked loads and stores of every element size are cheap (AVX-512)
-  bool vnni = false;      ///< AVX512-VNNI may be used
-  bool bf16_dot = false;  ///< AVX512-BF16 dot products may be used
+  bool masks = false;  ///< masked loads and stores of every element size are cheap (AVX-512)
+  bool pair_products = false;  ///< pmaddwd: sums of two products of i16 in one instruction
+  bool vnni = false;           ///< AVX512-VNNI may be used
+  bool bf16_dot = false;       ///< AVX512-BF16 dot products may be used
 
   /// Lanes of one register for elements of so many bytes.
   unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }

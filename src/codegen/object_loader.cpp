@@ -61,6 +61,9 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }
 
+/// Of the addresses that pages of instructions count in, whatever the system's pages are.
+std::uint64_t page_of(std::uint64_t address) { return address & ~std::uint64_t{4095}; }
+
 /// Where the parts of one object go, as offsets in the mapping.
 struct Placement {
   ObjectFile file;
@@ -164,10 +167,10 @@ class ObjectLoader {
       return bad_input("The object code refers to a section that is not loaded ({}).",
                        placement.file.sections()[symbol.section].name);
     }
-    if (rule->form == RelocationForm::slot && placement.slots[relocation.symbol] == not_placed) {
+    if (rule->slot && placement.slots[relocation.symbol] == not_placed) {
       RLX_TRY(reserve(8, 8, placement.slots[relocation.symbol]));
     }
-    if (rule->form == RelocationForm::relative && symbol.section == 0 &&
+    if (rule->form == RelocationForm::relative && !rule->slot && symbol.section == 0 &&
         placement.stubs[relocation.symbol] == not_placed) {
       RLX_TRY(reserve(machine_.stub_bytes, 16, placement.stubs[relocation.symbol]));
     }
@@ -225,7 +228,7 @@ class ObjectLoader {
       const std::uint32_t index = patch.relocation.symbol;
       std::byte* place = at(patch.place);
       std::uint64_t value = 0;
-      if (patch.rule.form == RelocationForm::slot) {
+      if (patch.rule.slot) {
         value = reinterpret_cast<std::uint64_t>(at(placement.slots[index]));
       } else if (placement.stubs[index] != not_placed &&
                  patch.rule.form == RelocationForm::relative) {
@@ -234,9 +237,9 @@ class ObjectLoader {
         value = address(placement, symbols[index]);
       }
       value += static_cast<std::uint64_t>(patch.relocation.addend);
-      if (patch.rule.form != RelocationForm::absolute) {
-        value -= reinterpret_cast<std::uint64_t>(place);
-      }
+      const auto from = reinterpret_cast<std::uint64_t>(place);
+      if (patch.rule.form == RelocationForm::relative) value -= from;
+      if (patch.rule.form == RelocationForm::page) value = page_of(value) - page_of(from);
       if (!machine_.write(patch.relocation.type, static_cast<std::int64_t>(value), place)) {
         return bad_input("A relocation (type {}) to {} does not reach its target.",
                          patch.relocation.type, symbols[index].name);

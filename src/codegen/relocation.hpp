@@ -15,13 +15,14 @@ enum class RelocationForm : std::uint8_t {
   none,      ///< nothing to do
   absolute,  ///< S + A
   relative,  ///< S + A - P; a function outside the image is reached through a stub
-  slot,      ///< G + A - P, with G the address of an 8-byte slot that holds S
+  page,      ///< Page(S + A) - Page(P), pages of 4096 bytes
 };
 
 struct RelocationRule {
   RelocationForm form = RelocationForm::none;
   std::uint8_t bytes = 0;   ///< of the field that is written
   bool low_memory = false;  ///< the field holds absolute addresses of less than 64 bits
+  bool slot = false;        ///< S is the address of an 8-byte slot that holds the symbol's
 };
 
 /// The machine this process runs on, as the loader needs to know it.

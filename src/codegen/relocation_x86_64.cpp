@@ -22,7 +22,7 @@ std::optional<RelocationRule> rule(std::uint32_t type) {
     case R_X86_64_PC64: return RelocationRule{RelocationForm::relative, 8};
     case R_X86_64_GOTPCREL:
     case R_X86_64_GOTPCRELX:
-    case R_X86_64_REX_GOTPCRELX: return RelocationRule{RelocationForm::slot, 4};
+    case R_X86_64_REX_GOTPCRELX: return RelocationRule{RelocationForm::relative, 4, false, true};
     default: return std::nullopt;
   }
 }
@@ -54,7 +54,7 @@ const RelocationMachine& host_relocations() {
   static constexpr RelocationMachine machine{EM_X86_64, rule, write, 16, write_stub};
   return machine;
 }
-#else
+#elif !defined(__aarch64__)
 const RelocationMachine& host_relocations() {
   static constexpr RelocationMachine machine{};
   return machine;

@@ -91,6 +91,9 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     name = "AMD Zen 4";
     width = wide ? 2 : 1;
     model.cycle = 0.27;
+  } else if (cpu.features.neon) {
+    name = "AArch64";
+    model.cycle = 0.35;
   } else if (cpu.vendor == CpuFacts::Vendor::intel) {
     name = "Intel";
     width = 1;
@@ -103,8 +106,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   model.stores_per_cycle = 1 / width;
   if (target.isa == Isa::portable) model.fma_per_cycle = 1;  // two instructions
   set_ops(model, width);
-  constexpr std::string_view isas[] = {"portable", "avx2", "avx512"};
-  model.family = fmt::format("{}, {}", name, isas[static_cast<int>(target.isa)]);
+  model.family = fmt::format("{}, {}", name, codegen::name_of(target.isa));
   return model;
 }
 

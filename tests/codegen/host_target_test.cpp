@@ -95,7 +95,22 @@ TEST(HostTarget, what_cannot_be_forced_is_an_error) {
   target = target_for(zen4(), "avx1024");
   ASSERT_FALSE(target.ok());
   EXPECT_EQ(target.error().kind, ErrorKind::usage);
-  EXPECT_EQ(target.error().message, "RLX_ISA (avx1024) is not one of avx512, avx2 and portable.");
+  EXPECT_EQ(target.error().message,
+            "RLX_ISA (avx1024) is not one of avx512, avx2, neon and portable.");
+}
+
+TEST(HostTarget, every_aarch64_has_neon_and_none_of_the_others) {
+  CpuFacts cpu;
+  cpu.features.neon = true;
+  EXPECT_EQ(target_for(cpu, std::nullopt).value(), (Target{Isa::neon, "generic", ""}));
+  EXPECT_EQ(target_for(cpu, "portable").value(), (Target{Isa::portable, "generic", ""}));
+  const auto wider = target_for(cpu, "avx2");
+  ASSERT_FALSE(wider.ok());
+  EXPECT_EQ(wider.error().message,
+            "RLX_ISA (avx2) is not available: this processor has neon at most.");
+  const auto other = target_for(zen4(), "neon");
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().kind, ErrorKind::not_available);
 }
 
 TEST(HostTarget, the_host_agrees_with_the_compiler) {
@@ -105,6 +120,8 @@ TEST(HostTarget, the_host_agrees_with_the_compiler) {
   EXPECT_EQ(cpu.features.avx512bw, __builtin_cpu_supports("avx512bw") != 0);
   EXPECT_EQ(cpu.features.avx512vnni, __builtin_cpu_supports("avx512vnni") != 0);
   EXPECT_EQ(cpu.features.gfni, __builtin_cpu_supports("gfni") != 0);
+#elif defined(__aarch64__)
+  EXPECT_TRUE(cpu.features.neon);
 #endif
   ::setenv("RLX_ISA", "portable", 1);
   EXPECT_EQ(host_target().value().isa, Isa::portable);

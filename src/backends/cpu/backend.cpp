@@ -180,10 +180,8 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
 }
 
 DeviceInfo info() {
-  constexpr std::string_view names[] = {"portable", "avx2", "avx512"};
   const auto target = codegen::host_target();
-  const std::string isa =
-      target.ok() ? std::string(names[static_cast<int>(target->isa)]) : "unknown ISA";
+  const std::string isa = target.ok() ? std::string(codegen::name_of(target->isa)) : "unknown ISA";
   return {.device = Device::cpu,
           .display_name =
               fmt::format("CPU {} ({} threads, {})", processor_name(), default_thread_count(), isa),

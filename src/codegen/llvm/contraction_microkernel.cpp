@@ -426,6 +426,15 @@ class RowBlock {
       return builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpwssd_512, {}, {sum, a, b});
     }
     llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getInt16Ty(), lanes * 2);
+    if (!emitter_.machine.pair_products) {
+      const auto half = [&](Value* of, bool high) {
+        Value* moved = high ? of : builder_.CreateShl(of, 16);
+        return builder_.CreateAShr(moved, 16);
+      };
+      Value* low = builder_.CreateMul(half(a, false), half(b, false));
+      Value* high = builder_.CreateMul(half(a, true), half(b, true));
+      return builder_.CreateAdd(sum, builder_.CreateAdd(low, high));
+    }
     const auto multiply = lanes == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
                           : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
                                        : llvm::Intrinsic::x86_sse2_pmadd_wd;

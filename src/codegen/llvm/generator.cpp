@@ -20,9 +20,28 @@ namespace rlx::codegen {
 namespace {
 
 constexpr const char* kernel_symbol = "rlx_kernel";
-constexpr const char* triple = "x86_64-unknown-linux-gnu";
+#if defined(__aarch64__)
+constexpr const char* triple = "aarch64-unknown-linux-gnu";
+
+void initialize_llvm_target() {
+  LLVMInitializeAArch64TargetInfo();
+  LLVMInitializeAArch64Target();
+  LLVMInitializeAArch64TargetMC();
+  LLVMInitializeAArch64AsmPrinter();
+}
 
 /// LLVM's name of the least CPU of an ISA class.
+const char* generic_cpu(Isa) { return "generic"; }
+#else
+constexpr const char* triple = "x86_64-unknown-linux-gnu";
+
+void initialize_llvm_target() {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+}
+
 const char* generic_cpu(Isa isa) {
   switch (isa) {
     case Isa::avx512: return "x86-64-v4";
@@ -30,14 +49,12 @@ const char* generic_cpu(Isa isa) {
     default: return "x86-64";
   }
 }
+#endif
 
 class LlvmGenerator : public CodeGenerator {
  public:
   LlvmGenerator() {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
+    initialize_llvm_target();
     // The emitters write their loops as they should run: these passes cost a quarter of the time
     // and gain nothing. Constants stay memory operands, where hoisting would spill registers.
     const char* const options[] = {"rlx", "-disable-lsr", "-enable-misched=false",
