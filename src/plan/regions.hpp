@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cost/machine_model.hpp"
-#include "plan/view.hpp"
 #include "graph/questions.hpp"
+#include "plan/view.hpp"
 #include "rlx/cost.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"

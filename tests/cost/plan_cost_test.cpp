@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "plan/build.hpp"
-#include "plan/regions.hpp"
 #include "plan/predict.hpp"
+#include "plan/regions.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::plan {
