@@ -1,28 +1,14 @@
 // Thin groups of convolutions, side by side in wider ones.
 #include "passes/wide_groups.hpp"
 
-#include <set>
 #include <vector>
 
+#include "graph/weight_only.hpp"
 #include "passes/rewriter.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::passes {
 namespace {
-
-/// Does the value depend on params and constants alone?
-bool is_weight(const Graph& graph, ValueId id) {
-  std::vector<std::int32_t> open{id.node};
-  std::set<std::int32_t> seen(open.begin(), open.end());
-  while (!open.empty()) {
-    const Node& node = graph.nodes()[static_cast<std::size_t>(open.back())];
-    open.pop_back();
-    if (node.op.is<op::Input>()) return false;
-    for (const ValueId input : node.inputs)
-      if (input.node >= 0 && seen.insert(input.node).second) open.push_back(input.node);
-  }
-  return true;
-}
 
 /// So many groups to share one: as many as fill a register, of channels in and out.
 std::int64_t shared_by(std::int64_t groups, std::int64_t in, std::int64_t out, std::int64_t lanes) {
@@ -56,24 +42,25 @@ Value widened(Value w, std::int64_t groups, std::int64_t count) {
 }  // namespace
 
 Result<Graph> wide_groups(const Graph& graph, std::int64_t lanes) {
-  return rewrite(graph,
-                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-                   const auto* const conv = node.op.as<op::Conv>();
-                   if (!conv || conv->groups == 1 || conv->transposed || conv->channels_last ||
-                       node.inputs.size() != 2 || !node.results[0].is_static() ||
-                       node.results[0].dtype != f32 || !is_weight(graph, node.inputs[1]))
-                     return false;
-                   const Values inputs = rewriter.values_of(node);
-                   const std::int64_t in = inputs[1].shape()[1].value();
-                   const std::int64_t out = inputs[1].shape()[0].value() / conv->groups;
-                   const std::int64_t count = shared_by(conv->groups, in, out, lanes);
-                   if (in == 1 || count == 1) return false;
-                   op::Conv wide = *conv;
-                   wide.groups /= count;
-                   const Value w = widened(inputs[1], conv->groups, count);
-                   rewriter.replace(index, Values{rewriter.target().add_one(wide, {inputs[0], w})});
-                   return true;
-                 });
+  const std::vector<bool> weight_only = weight_only_nodes(graph);
+  const auto widen = [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    const auto* const conv = node.op.as<op::Conv>();
+    if (!conv || conv->groups == 1 || conv->transposed || conv->channels_last ||
+        node.inputs.size() != 2 || !node.results[0].is_static() || node.results[0].dtype != f32 ||
+        !weight_only[static_cast<std::size_t>(node.inputs[1].node)])
+      return false;
+    const Values inputs = rewriter.values_of(node);
+    const std::int64_t in = inputs[1].shape()[1].value();
+    const std::int64_t out = inputs[1].shape()[0].value() / conv->groups;
+    const std::int64_t count = shared_by(conv->groups, in, out, lanes);
+    if (in == 1 || count == 1) return false;
+    op::Conv wide = *conv;
+    wide.groups /= count;
+    const Value w = widened(inputs[1], conv->groups, count);
+    rewriter.replace(index, Values{rewriter.target().add_one(wide, {inputs[0], w})});
+    return true;
+  };
+  return rewrite(graph, widen);
 }
 
 }  // namespace rlx::passes
