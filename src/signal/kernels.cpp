@@ -1,6 +1,8 @@
 // Which ops have a kernel of lines, and making it.
 #include "signal/kernels.hpp"
 
+#include <algorithm>
+
 #include <cmath>
 
 #include "rlx/ops.hpp"
@@ -145,6 +147,9 @@ std::unique_ptr<LineKernel> make(const Op& op, const Dims& in, const Dims& out, 
 bool has_line_kernel(const Op& op, const Type& input) {
   if (!input.is_static() || input.elements() == 0) return false;
   if (is_part(op)) return true;
+  // Reflections of reflections, of a signal shorter than what is put at its ends, are left to Pad.
+  const auto* levels = op.as<op::BandLevels>();
+  if (levels && input.dims().back() <= std::max(levels->before, levels->behind)) return false;
   const std::int64_t points = points_of(op, input);
   return points > 0 && points <= longest;
 }
