@@ -2,7 +2,6 @@
 #include "signal/kernels.hpp"
 
 #include <algorithm>
-
 #include <cmath>
 
 #include "rlx/ops.hpp"
