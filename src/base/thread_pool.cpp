@@ -147,8 +147,8 @@ void Team::barrier() {
   }
 }
 
-ThreadPool::ThreadPool(int threads, std::chrono::microseconds idle_spin)
-    : idle_spin_(std::clamp(idle_spin, {}, longest_spin)) {
+ThreadPool::ThreadPool(int threads, std::chrono::microseconds idle_spin, bool patient)
+    : idle_spin_(std::clamp(idle_spin, {}, longest_spin)), patient_(patient) {
   threads = std::clamp(threads, 1, pool_detail::threads_limit);
   const CpuSet allowed = allowed_cpus();
   const int cpus = static_cast<int>(allowed.cpus.size());
@@ -228,7 +228,9 @@ int ThreadPool::claim(int wanted, Claim* claims, bool all) {
   int count = 0;
   for (const auto& worker : workers_) {
     if (count >= wanted) break;
-    if (!all && !worker->sitting_out.is_fresh() && worker->sitting_out.is_out(time_now())) continue;
+    if (!all && !patient_ && !worker->sitting_out.is_fresh() &&
+        worker->sitting_out.is_out(time_now()))
+      continue;
     std::uint32_t state = worker->state.load(std::memory_order_relaxed);
     while ((state & phase_mask) == idle || (state & phase_mask) == asleep) {
       const std::uint32_t ticket = (state & ~phase_mask) + claim_step;

@@ -84,9 +84,10 @@ class ThreadPool {
  public:
   /// `threads` counts the calling thread: threads - 1 are started. Where the system refuses some
   /// the pool is smaller. A worker waits for `idle_spin` before it sleeps; waking it costs 55 us or
-  /// more.
+  /// more. Where `patient` no worker sits out.
   explicit ThreadPool(int threads,
-                      std::chrono::microseconds idle_spin = std::chrono::milliseconds(3));
+                      std::chrono::microseconds idle_spin = std::chrono::milliseconds(3),
+                      bool patient = false);
   ~ThreadPool();  ///< no team may be running
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -161,6 +162,7 @@ class ThreadPool {
   alignas(pool_detail::line_bytes) std::atomic<std::uint64_t> next_team_ = 1;
   std::vector<int> cpus_;  ///< to pin to; empty: no pinning
   const std::chrono::microseconds idle_spin_;
+  const bool patient_;
 };
 
 template <class Body>

@@ -33,7 +33,7 @@ class Measurer {
   explicit Measurer(codegen::Target target)
       : library_(target, codegen::CodeCache(not_available("Calibration keeps no code.")),
                  codegen::GeneratorSource::find(), default_thread_count()),
-        pool_(default_thread_count()) {}
+        pool_(default_thread_count(), std::chrono::milliseconds(3), true) {}
 
   void add(std::string name, loop::Kernel kernel) {
     names_[std::move(name)] = kernels_.size();

@@ -20,8 +20,12 @@
 namespace rlx {
 namespace {
 
+// Whether a worker sits out depends on what else the machine does.
+constexpr auto usual_spin = std::chrono::milliseconds(3);
+constexpr bool patient = true;
+
 TEST(ThreadPool, every_member_runs_once) {
-  ThreadPool pool(4);
+  ThreadPool pool(4, usual_spin, patient);
   EXPECT_EQ(pool.threads(), 4);
   for (int threads = 0; threads <= 6; ++threads) {
     std::array<std::atomic<int>, 8> runs = {};
@@ -36,7 +40,7 @@ TEST(ThreadPool, every_member_runs_once) {
 }
 
 TEST(ThreadPool, a_pool_of_one_runs_everything_on_the_caller) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, usual_spin, patient);
   const auto caller = std::this_thread::get_id();
   int runs = 0;
   pool.run_team(8, [&](int worker, Team& team) {
@@ -52,7 +56,7 @@ TEST(ThreadPool, a_pool_of_one_runs_everything_on_the_caller) {
 // Each step reads what all others wrote in the step before, without atomics: a barrier that lets
 // somebody through too early gives a wrong sum (and a report of the thread sanitizer).
 TEST(ThreadPool, barriers_order_plain_writes) {
-  ThreadPool pool(5);
+  ThreadPool pool(5, usual_spin, patient);
   for (const int threads : {2, 3, 4, 5}) {
     std::array<std::array<std::int64_t, 8>, 2> cells = {};
     cells[0].fill(1);
@@ -80,7 +84,7 @@ TEST(ThreadPool, barriers_order_plain_writes) {
 }
 
 TEST(ThreadPool, several_callers_share_the_workers) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, usual_spin, patient);
   std::vector<std::thread> callers;
   std::atomic<std::int64_t> total = 0;
   for (int c = 0; c < 4; ++c) {
@@ -105,7 +109,7 @@ TEST(ThreadPool, several_callers_share_the_workers) {
 }
 
 TEST(ThreadPool, teams_inside_teams_take_what_is_free) {
-  ThreadPool pool(4);
+  ThreadPool pool(4, usual_spin, patient);
   std::atomic<int> inner_runs = 0;
   for (int run = 0; run < 50; ++run) {
     pool.run_team(2, [&](int, Team& team) {
@@ -120,7 +124,7 @@ TEST(ThreadPool, teams_inside_teams_take_what_is_free) {
 }
 
 TEST(ThreadPool, sleeping_workers_wake) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, usual_spin, patient);
   for (int run = 0; run < 4; ++run) {
     std::this_thread::sleep_for(std::chrono::milliseconds(15));
     std::atomic<int> runs = 0;
@@ -135,7 +139,7 @@ TEST(ThreadPool, sleeping_workers_wake) {
 TEST(ThreadPool, a_pool_of_all_cores_keeps_its_workers_on_distinct_ones) {
   const int cores = allowed_cpus().cores;
   if (cores < 2) GTEST_SKIP() << "one core";
-  ThreadPool pool(cores);
+  ThreadPool pool(cores, usual_spin, patient);
   std::vector<int> cpu_of(static_cast<std::size_t>(cores), -1);
   pool.run_team(cores, [&](int worker, Team& team) {
     cpu_set_t set;
@@ -153,7 +157,7 @@ TEST(ThreadPool, a_pool_of_all_cores_keeps_its_workers_on_distinct_ones) {
 TEST(ThreadPool, with_cores_to_spare_nothing_is_pinned) {
   const CpuSet allowed = allowed_cpus();
   if (allowed.cores < 3) GTEST_SKIP() << "too few cores";
-  ThreadPool pool(2);
+  ThreadPool pool(2, usual_spin, patient);
   int cpus = 0;
   pool.run_team(2, [&](int worker, Team&) {
     cpu_set_t set;
@@ -173,7 +177,7 @@ char state_of_thread(pid_t id) {
 }
 
 TEST(ThreadPool, workers_sleep_after_their_spin_and_are_woken) {
-  ThreadPool pool(2, std::chrono::microseconds(100));
+  ThreadPool pool(2, std::chrono::microseconds(100), patient);
   for (int round = 0; round < 3; ++round) {
     pid_t worker_id = 0;
     pool.run_team(2, [&](int worker, Team&) {
@@ -185,7 +189,7 @@ TEST(ThreadPool, workers_sleep_after_their_spin_and_are_woken) {
 }
 
 TEST(ThreadPool, workers_with_a_long_spin_do_not_sleep) {
-  ThreadPool pool(2, std::chrono::microseconds::max());
+  ThreadPool pool(2, std::chrono::microseconds::max(), patient);
   pid_t worker_id = 0;
   pool.run_team(2, [&](int worker, Team&) {
     if (worker == 1) worker_id = gettid();
@@ -207,7 +211,7 @@ TEST(ThreadPool, pools_come_and_go) {
 }
 
 TEST(ThreadPool, large_bodies_are_not_copied) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, usual_spin, patient);
   struct Body {
     explicit Body(int* calls) : calls(calls) {}
     Body(const Body&) = delete;
@@ -223,7 +227,7 @@ TEST(ThreadPool, large_bodies_are_not_copied) {
 }
 
 TEST(ThreadPool, parallel_for_covers_everything_once) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, usual_spin, patient);
   for (const std::int64_t items : {0, 1, 7, 100, 1000}) {
     for (const std::int64_t grain : {0, 1, 3, 64, 5000}) {
       std::vector<std::atomic<int>> hits(static_cast<std::size_t>(items));
@@ -237,7 +241,7 @@ TEST(ThreadPool, parallel_for_covers_everything_once) {
 }
 
 TEST(ThreadPool, parallel_for_throws_on_the_caller) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, usual_spin, patient);
   for (int run = 0; run < 20; ++run) {
     EXPECT_THROW(pool.parallel_for(100, 1,
                                    [](std::int64_t begin, std::int64_t) {
