@@ -29,9 +29,12 @@ TEST(SittingOut, one_delay_is_forgiven_and_two_are_not) {
 
 TEST(SittingOut, a_small_share_of_a_long_job_is_no_reason) {
   SittingOut worker;
-  worker.note(1000ms, 40ms, 36ms);
-  worker.note(1040ms, 40ms, 36ms);
+  worker.note(1000ms, 40ms, 25ms);
+  worker.note(1040ms, 40ms, 25ms);
   EXPECT_FALSE(worker.is_out(1040ms));
+  worker.note(1041ms, 1ms, 1ms - 900us);
+  worker.note(1042ms, 1ms, 1ms - 900us);
+  EXPECT_FALSE(worker.is_out(1042ms));
 }
 
 TEST(SittingOut, each_time_is_longer_up_to_a_limit) {
