@@ -6,7 +6,7 @@ of their own and in turns; of several rounds the least median counts.
 usage: bench/narrow_isa.py --rlx build/release/rlx [--isa avx2] [--rounds 2] [--seconds 0.5]
                            MODEL[:name=dim,...] ...
 
-Needs openvino and numpy (scripts/requirements-peers.txt). Beside them stands what OpenVINO does
+Needs onnx, openvino and numpy (scripts/requirements-peers.txt). Beside them stands what OpenVINO does
 without the limit: where both are alike, the switch did not reach its kernels. Works best on a
 machine that does nothing else.
 """
@@ -21,16 +21,16 @@ PEER_ISAS = {"avx2": "AVX2", "portable": "SSE41"}
 
 PEER = r"""
 import statistics, sys, time
-import numpy, openvino
+import numpy, onnx, openvino
 path, binding, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 core = openvino.Core()
 model = core.read_model(path)
-dims = dict(item.split("=") for item in binding.split(",") if item)
-def size(dimension):
-    if dimension.is_static: return dimension.get_length()
-    return int(dims.get(dimension.to_string(), dims.get("*", 1)))
-shapes = {port.get_any_name(): [size(d) for d in port.get_partial_shape()] for port in model.inputs}
-model.reshape(shapes)
+sizes = dict(item.split("=") for item in binding.split(",") if item)
+graph = onnx.load(path, load_external_data=False).graph
+fed = {port.get_any_name() for port in model.inputs}
+model.reshape({value.name: [dim.dim_value or int(sizes.get(dim.dim_param, 1))
+                            for dim in value.type.tensor_type.shape.dim]
+               for value in graph.input if value.name in fed})
 best = None
 for threads in (1, 2):
     compiled = core.compile_model(model, "CPU", {
@@ -72,7 +72,7 @@ def peer_ms(arguments, path, binding, limited):
         env["ONEDNN_MAX_CPU_ISA"] = PEER_ISAS[arguments.isa]
     done = subprocess.run([sys.executable, "-c", PEER, path, binding, str(arguments.seconds)],
                           capture_output=True, text=True, env=env)
-    return float(done.stdout) if done.returncode == 0 else math.nan
+    return float(done.stdout) if done.returncode == 0 else math.inf
 
 
 def main():
@@ -95,7 +95,7 @@ def main():
             limited = min(limited, peer_ms(arguments, path, binding, True))
             free = min(free, peer_ms(arguments, path, binding, False))
         ratio = own / limited
-        if math.isfinite(ratio):
+        if math.isfinite(limited):
             logs.append(math.log(ratio))
         name = os.path.basename(os.path.dirname(path))
         print(f"| {name} {binding} | {own:.3f} | {limited:.3f} | {ratio:.2f} | {free:.3f} |",
