@@ -16,8 +16,14 @@ set(ENV{PKG_CONFIG_SYSROOT_DIR} ${RLX_ARM64_ROOT})
 
 # Sums are rounded as on x86-64, whose baseline has no fused multiply-add.
 set(CMAKE_CXX_FLAGS_INIT -ffp-contract=off)
-set(libraries ${RLX_ARM64_ROOT}/usr/lib/aarch64-linux-gnu)
-set(CMAKE_EXE_LINKER_FLAGS_INIT
-  "-L${libraries} -Wl,-rpath-link,${libraries} -Wl,-rpath,${libraries}")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "")
+foreach(folder usr/lib lib)
+  set(libraries ${RLX_ARM64_ROOT}/${folder}/aarch64-linux-gnu)
+  string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT
+    " -L${libraries} -Wl,-rpath-link,${libraries} -Wl,-rpath,${libraries}")
+endforeach()
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "${CMAKE_EXE_LINKER_FLAGS_INIT}")
+# The cross compiler finds its own linker alone.
+set(MOLD "" CACHE FILEPATH "")
+set(LLD "" CACHE FILEPATH "")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)
