@@ -6,7 +6,7 @@ of their own and in turns; of several rounds the least median counts.
 usage: bench/narrow_isa.py --rlx build/release/rlx [--isa avx2] [--rounds 2] [--seconds 0.5]
                            MODEL[:name=dim,...] ...
 
-Needs onnx, openvino and numpy (scripts/requirements-peers.txt). Beside them stands what OpenVINO does
+Needs onnx, openvino and numpy (scripts/requirements-peers.txt). The last column is OpenVINO
 without the limit: where both are alike, the switch did not reach its kernels. Works best on a
 machine that does nothing else.
 """

@@ -14,6 +14,13 @@
 
 namespace rlx::testing {
 
+/// Makes code for the machine of the test, also where that is emulated on another.
+#if defined(__aarch64__)
+inline constexpr const char* c_compiler = "aarch64-linux-gnu-gcc-12";
+#else
+inline constexpr const char* c_compiler = "cc";
+#endif
+
 /// The object that `cc -c` makes of the C source; empty where there is no compiler.
 inline std::vector<std::byte> compile_c(const std::string& source, const std::string& flags = "") {
   static std::atomic<int> counter = 0;
@@ -22,7 +29,8 @@ inline std::vector<std::byte> compile_c(const std::string& source, const std::st
       (folder / ("rlx_object_" + std::to_string(getpid()) + "_" + std::to_string(counter++)))
           .string();
   std::ofstream(stem + ".c") << source;
-  const std::string command = "cc -c -O2 -fno-asynchronous-unwind-tables -fno-stack-protector " +
+  const std::string command = std::string(c_compiler) +
+                              " -c -O2 -fno-asynchronous-unwind-tables -fno-stack-protector " +
                               flags + " " + stem + ".c -o " + stem + ".o 2>/dev/null";
   std::vector<std::byte> object;
   if (std::system(command.c_str()) == 0) {
