@@ -100,10 +100,10 @@ class BandKernel final : public FrameKernel<T> {
       }
       std::int64_t last = group + 1;
       while (last < end && is_within(last)) ++last;
-      void* moved[] = {static_cast<T*>(buffers[0]) - before_, buffers[1], buffers[2], buffers[3]};
       Job<T> inner = job;
+      inner.in.start = -before_;
       inner.lines = last * lanes_;
-      this->run_job(inner, moved, group, last, scratch);
+      this->run_job(inner, buffers, group, last, scratch);
       group = last;
     }
   }
