@@ -15,6 +15,7 @@
 #include "graph/questions.hpp"
 #include "plan/build.hpp"
 #include "plan/plan.hpp"
+#include "rlx/cost.hpp"
 #include "rlx/experts.hpp"
 #include "rlx/runtime.hpp"
 
@@ -105,6 +106,11 @@ class Backend {
   /// coming from memory. Errors: not_available where the device cannot tell.
   virtual Result<double> predicted_ns(const Graph&, int) const {
     return Error{ErrorKind::not_available, "This device predicts no times."};
+  }
+  /// The profile of the plan of a lowered graph: exact launches, syncs and bytes. Errors:
+  /// not_available where the device makes no such plans.
+  virtual Result<GraphIoProfile> planned_io(const Graph&, int) const {
+    return Error{ErrorKind::not_available, "This device tells no profiles of plans."};
   }
   /// Programs that gain from running at the same time.
   virtual int lanes() const { return 1; }

@@ -58,11 +58,17 @@ bool fusion_is_disabled(const CompileOptions& options) {
   return options.disable_fusion || (variable && std::string_view(variable) == "1");
 }
 
+/// For measuring what the planner's answers are worth: `rlx bench --answer`.
+GivenAnswers given_answers() {
+  const char* variable = std::getenv("RLX_ANSWERS");
+  return variable ? answers_of(variable) : GivenAnswers();
+}
+
 }  // namespace
 
 std::string plan_settings(const CompileOptions& options) {
   std::string text = fusion_is_disabled(options) ? "apart" : "fused";
-  for (const auto& [question, answer] : options.answers)
+  for (const auto& [question, answer] : given_answers())
     text += fmt::format("\n{}={}", question, answer ? "yes" : "no");
   return text;
 }
@@ -88,6 +94,20 @@ IoFusionGate gate_of(const Backend& backend, const CompileOptions& options) {
   if (!model) return IoFusionGate::preset(backend.device());
   const int threads = options.threads > 0 ? options.threads : backend.lanes();
   return plan::fusion_policy(*model, threads, true).gate;
+}
+
+/// Profiles of the plans of graphs by themselves.
+cost::Profiler planned_by(const Backend& backend, int threads) {
+  return [&backend, threads](const Graph& graph) -> Result<GraphIoProfile> {
+    RLX_ASSIGN(Graph lowered, passes::lower(graph, [&](const Graph& within, const Node& node) {
+                 return backend.claim(within, node).taken;
+               }));
+    RLX_ASSIGN(lowered, passes::canonicalise(lowered));
+    RLX_ASSIGN(lowered, passes::simplify(lowered));
+    RLX_ASSIGN(lowered, passes::merge_equal(lowered));
+    RLX_ASSIGN(lowered, passes::drop_dead(lowered));
+    return backend.planned_io(lowered, threads);
+  };
 }
 
 IoInfo io_info(std::string name, const Type& type) {
@@ -147,7 +167,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // regions want.
   const bool fusion = !fusion_is_disabled(options);
   const IoFusionGate gate = gate_of(backend, options);
-  const GivenAnswers& given = options.answers;
+  const GivenAnswers given = given_answers();
   FormChoice forms(backend, options.threads, given, hir);
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
@@ -164,7 +184,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                return passes::lower(result, [&](const Graph& within, const Node& node) {
                  Claim claim = backend.claim(within, node);
                  if (claim.taken && may_be_taken_apart(node.op)) {
-                   program.questions.push_back(cost::ask_composite(within, node, gate, given));
+                   program.questions.push_back(cost::ask_composite(
+                       within, node, gate, planned_by(backend, options.threads), given));
                    if (!program.questions.back().fused) claim = {false, "the gate: its body pays"};
                  }
                  program.claims.push_back(

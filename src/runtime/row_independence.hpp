@@ -9,11 +9,10 @@
 namespace rlx {
 
 /// Shows that row i of every output depends on row i (and on rows before it, in running sums) of
-/// the inputs alone, whatever the symbol's value up to `largest`: by following the symbol's axis
-/// from the inputs through primitives, in the graph specialised for three sizes, the largest among
-/// them, which must agree on all that rows do not reach. Errors: bad_input that names what mixes
-/// rows or is not known not to, or what depends on the symbol's value.
+/// the inputs alone, whatever the symbol's value: by following the symbol's axis from the inputs
+/// through primitives, in the graph specialised for two sizes. Errors: bad_input that names what
+/// mixes rows or is not known not to.
 Status check_rows_are_independent(const Graph& graph, const std::string& symbol,
-                                  std::int64_t largest, const passes::Bindings& others);
+                                  const passes::Bindings& others);
 
 }  // namespace rlx

@@ -198,7 +198,7 @@ TEST(RecogniseSpectra, RunsAsOneKernelOfTheDevice) {
   EXPECT_EQ(asked->what, "keep band_levels as one kernel");
   EXPECT_TRUE(asked->fused);
   EXPECT_EQ(asked->after.kernel_launches, 1);
-  EXPECT_GT(asked->before.kernel_launches, 5);
+  EXPECT_GT(asked->before.kernel_launches, 2);
   EXPECT_GT(asked->before.device_traffic_bytes, asked->after.device_traffic_bytes);
 }
 

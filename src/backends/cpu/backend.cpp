@@ -13,6 +13,7 @@
 #include "graph/recurrent_cell.hpp"
 #include "graph/weight_only.hpp"
 #include "plan/build_recurrence.hpp"
+#include "plan/plan_io.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -135,6 +136,12 @@ class CpuBackend final : public Backend {
     for (const plan::WeightPlan& weight : plan.weights)
       weight_bytes += static_cast<double>(weight.bytes);
     return plan.predicted_ns + weight_bytes / shared_->model.memory_all;
+  }
+
+  Result<GraphIoProfile> planned_io(const Graph& graph, int threads) const override {
+    RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}));
+    return plan::profile_plan_io(plan);
   }
 
   int lanes() const override { return threads_; }
