@@ -29,6 +29,9 @@ class FrameKernel : public LaneJobKernel<T> {
     job.out.step = 1;
     job.out.imaginary = 0;
   }
+
+ protected:
+  std::int64_t lane_bytes() const { return (LaneJobKernel<T>::scratch_bytes() + 63) / 64 * 64; }
 };
 
 constexpr std::int64_t block = 16;
@@ -79,12 +82,12 @@ class BandKernel final : public FrameKernel<T> {
   }
   /// Behind the scratch of the lanes lie the bands and frames that reach beyond the ends.
   std::int64_t scratch_bytes() const override {
-    return lane_bytes() + band_bytes() +
+    return this->lane_bytes() + band_bytes() +
            (before_ + behind_ ? lanes_ * length_ * static_cast<std::int64_t>(sizeof(T)) : 0);
   }
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
            void* scratch) const override {
-    auto* bands = reinterpret_cast<Band<T>*>(static_cast<std::byte*>(scratch) + lane_bytes());
+    auto* bands = reinterpret_cast<Band<T>*>(static_cast<std::byte*>(scratch) + this->lane_bytes());
     const auto* filters = static_cast<const T*>(buffers[2]);
     const std::int64_t bins = this->job().out.count;
     for (std::int64_t band = 0; band < bands_; ++band)
@@ -100,16 +103,15 @@ class BandKernel final : public FrameKernel<T> {
       }
       std::int64_t last = group + 1;
       while (last < end && is_within(last)) ++last;
+      void* moved[] = {static_cast<T*>(buffers[0]) - before_, buffers[1], buffers[2], buffers[3]};
       Job<T> inner = job;
-      inner.in.start = -before_;
       inner.lines = last * lanes_;
-      this->run_job(inner, buffers, group, last, scratch);
+      this->run_job(inner, moved, group, last, scratch);
       group = last;
     }
   }
 
  private:
-  std::int64_t lane_bytes() const { return (LaneJobKernel<T>::scratch_bytes() + 63) / 64 * 64; }
   std::int64_t band_bytes() const {
     return (bands_ * static_cast<std::int64_t>(sizeof(Band<T>)) + 63) / 64 * 64;
   }
@@ -129,7 +131,7 @@ class BandKernel final : public FrameKernel<T> {
   void run_at_ends(const Job<T>& whole, void* const* buffers, std::int64_t group,
                    void* scratch) const {
     auto* const frames =
-        reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + lane_bytes() + band_bytes());
+        reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + this->lane_bytes() + band_bytes());
     const std::int64_t first = group * lanes_, count = std::min(lanes_, whole.lines - first);
     for (std::int64_t lane = 0; lane < count; ++lane) {
       const std::int64_t line = first + lane, start = start_of(line);
@@ -165,16 +167,21 @@ class MeanKernel final : public FrameKernel<T> {
     job.out.outer_step = job.out.count;
     factors_.assign(static_cast<std::size_t>(job.out.count), T(1) / static_cast<T>(job.in.inner));
     job.bin_factors = factors_.data();
+    sum_bytes_ = job.out.count * (LaneJobKernel<T>::lanes_of(isa) * std::int64_t{sizeof(T)} + 8);
   }
+  /// Behind the scratch of the lanes lie the sums.
+  std::int64_t scratch_bytes() const override { return this->lane_bytes() + sum_bytes_; }
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
            void* scratch) const override {
     Job<T> job = this->job();
     job.window = static_cast<const T*>(buffers[1]);
+    job.sums = static_cast<std::byte*>(scratch) + this->lane_bytes();
     this->run_job(job, buffers, begin, end, scratch);
   }
 
  private:
   std::vector<T> factors_;
+  std::int64_t sum_bytes_;
 };
 
 }  // namespace

@@ -71,8 +71,9 @@ template <class T>
 std::unique_ptr<LineKernel> complex_kernel(const op::Fft& a, const Dims& dims, codegen::Isa isa) {
   const Axis axis(dims, a.axis);
   const int split = split_of<T>(axis, axis.size, isa);
-  return finish<T>(std::make_unique<LaneJobKernel<T>>(axis.size, a.inverse, isa, 1, split), axis,
-                   axis.complex(), axis.complex(), scale_of(a.norm, a.inverse, axis.size));
+  return finish<T>(std::make_unique<LaneJobKernel<T>>(axis.size, a.inverse, isa, 1, split,
+                                                      axis.outer * axis.inner),
+                   axis, axis.complex(), axis.complex(), scale_of(a.norm, a.inverse, axis.size));
 }
 
 template <class T>
@@ -92,8 +93,8 @@ std::unique_ptr<LineKernel> real_kernel(const op::Rfft& a, const Dims& dims, con
   const Axis axis(dims, a.axis), bins(results, a.axis);
   const bool even = axis.size % 2 == 0;
   const int split = even ? split_of<T>(axis, axis.size / 2, isa) : 1;
-  auto kernel =
-      std::make_unique<LaneJobKernel<T>>(even ? axis.size / 2 : axis.size, false, isa, 1, split);
+  auto kernel = std::make_unique<LaneJobKernel<T>>(even ? axis.size / 2 : axis.size, false, isa, 1,
+                                                   split, axis.outer * axis.inner);
   kernel->job().real_input = even;
   if (even) kernel->use_half_roots();
   return finish<T>(std::move(kernel), axis, even ? axis.pairs() : axis.real(), bins.complex(),
@@ -105,12 +106,16 @@ std::unique_ptr<LineKernel> back_kernel(const op::Irfft& a, const Dims& dims, co
                                         codegen::Isa isa) {
   const Axis bins(dims, a.axis), axis(results, a.axis);
   if (axis.size % 2) {
-    auto odd = std::make_unique<LaneJobKernel<T>>(axis.size, true, isa, 1);
+    auto odd =
+        std::make_unique<LaneJobKernel<T>>(axis.size, true, isa, 1, 1, axis.outer * axis.inner);
     odd->job().mirrored = true;
     return finish<T>(std::move(odd), axis, bins.complex(), axis.real(),
                      scale_of(a.norm, true, axis.size));
   }
-  auto kernel = std::make_unique<LaneJobKernel<T>>(axis.size / 2, true, isa, 1);
+  // Bins that are not there count as zeros, which lines of several lanes do not know.
+  const int split = bins.size > axis.size / 2 ? split_of<T>(axis, axis.size / 2, isa) : 1;
+  auto kernel = std::make_unique<LaneJobKernel<T>>(axis.size / 2, true, isa, 1, split,
+                                                   axis.outer * axis.inner);
   kernel->job().real_output = true;
   kernel->use_half_roots();
   return finish<T>(std::move(kernel), axis, bins.complex(), axis.pairs(),
@@ -159,7 +164,12 @@ std::int64_t line_items(const Op& op, std::span<const Type* const> inputs) {
   if (is_part(op)) return part_items(elements);
   if (const auto* peaks = op.as<op::WelchPeaks>()) return inputs[0]->dims()[0] / peaks->n_segments;
   if (op.is<op::MeanPower>()) return elements / inputs[0]->dims().back();
-  return (elements / points_of(op, *inputs[0]) + usual_lanes - 1) / usual_lanes;
+  // Of irfft the input has half of the points; signals whose ends are reflected may be shorter than
+  // a frame.
+  const auto* irfft = op.as<op::Irfft>();
+  const std::int64_t each =
+      irfft ? Axis(inputs[0]->dims(), irfft->axis).size : points_of(op, *inputs[0]);
+  return std::max<std::int64_t>((elements / each + usual_lanes - 1) / usual_lanes, 1);
 }
 
 std::unique_ptr<LineKernel> line_kernel(const Op& op, std::span<const Type> inputs,

@@ -36,13 +36,12 @@ struct Tables {
   std::int64_t inner_slots;            ///< points behind the second buffer, of stages' own tables
 };
 
-/// Where lines lie, in numbers of T: line r begins at start + (r / inner) * outer_step +
+/// Where lines lie, in numbers of T: line r begins at (r / inner) * outer_step +
 /// (r % inner) * inner_step; the real part of point j is `step` * j further, its imaginary part
 /// `imaginary` behind that. imaginary = 0: the points are real.
 struct Lines {
   std::int64_t inner = 1, outer_step = 0, inner_step = 0, step = 2, imaginary = 1;
   std::int64_t count = 0;  ///< points that are there
-  std::int64_t start = 0;  ///< of line 0; below 0 where the first lines are not asked for
 };
 
 /// Rows of filters that are zero outside [first, first + count).
@@ -73,7 +72,7 @@ struct Job {
   bool mirrored = false;          ///< n / 2 + 1 bins of an odd n make n real numbers
   /// Lanes that share a line: each transforms every `split`-th point, n / split of them (the n of
   /// the tables), and what they get is joined across lanes. 1, 2, 4, 8 or 16; more than 1 only for
-  /// dense complex points whose bins are stored.
+  /// dense complex points whose bins are stored, or whose bins become real points.
   std::int32_t split = 1;
   /// For `lanes` neighbouring bins at a time and lane q of 1 to split - 1 of a line, what lane q's
   /// bins are multiplied by: `lanes` real parts, then imaginary ones.
@@ -87,6 +86,7 @@ struct Job {
   T least = 0;                     ///< least power of a band
   T offset = 0;                    ///< above 0: added to the power of a band instead
   const T* bin_factors = nullptr;  ///< of Result::mean: what each bin is multiplied by
+  void* sums = nullptr;            ///< of Result::mean: `lanes` T and a double for each bin
 };
 
 /// [begin, end) counts groups of `lanes` lines; of Result::mean, means. The scratch is aligned to

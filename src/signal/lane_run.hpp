@@ -38,13 +38,8 @@ struct LaneRun {
     const V last = bins[job.tables.slots - 1].re;
     zero = {zero.re + last, zero.re - last};
     for (std::int64_t k = 1; 2 * k <= n; ++k) {
-      C &low = bins[position[k]], &high = bins[position[n - k]];
-      const C sum = {low.re + high.re, low.im - high.im};
-      const C difference = {low.re - high.re, low.im + high.im};
-      // i times the conjugate root
-      const C odd = times(difference, job.half_roots[2 * k + 1], job.half_roots[2 * k]);
-      low = sum + odd;
-      high = {sum.re - odd.re, odd.im - sum.im};
+      real_points(bins[position[k]], bins[position[n - k]], job.half_roots[2 * k],
+                  job.half_roots[2 * k + 1]);
     }
   }
 
@@ -98,14 +93,19 @@ struct LaneRun {
   void weigh() const {
     const std::int32_t* position = job.tables.position;
     const std::int64_t n = job.tables.n;
+    // Of what lies above the first point: a level far from zero would cost the mean its digits.
+    const V level = buffer[position[0]].re;
     C sum = {V{}, V{}};
-    for (std::int64_t j = 0; j < n; ++j) sum = sum + buffer[position[j]];
-    const V mean = job.real_input ? (sum.re + sum.im) / T(2 * n) : sum.re / T(n);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const C point = buffer[position[j]];
+      sum = sum + C{point.re - level, point.im - level};
+    }
+    const V above = job.real_input ? (sum.re + sum.im) / T(2 * n) : sum.re / T(n);
     const std::int64_t step = job.real_input ? 2 : 1;
     for (std::int64_t j = 0; j < n; ++j) {
       C& point = buffer[position[j]];
-      point.re = (point.re - mean) * job.window[step * j];
-      if (job.real_input) point.im = (point.im - mean) * job.window[2 * j + 1];
+      point.re = (point.re - level - above) * job.window[step * j];
+      if (job.real_input) point.im = (point.im - level - above) * job.window[2 * j + 1];
     }
   }
 
@@ -209,23 +209,36 @@ struct LaneRun {
     }
   }
 
-  /// The mean power of a group of lines, bin by bin.
+  /// The mean power of a group of lines, bin by bin: a few groups summed lane by lane, those sums
+  /// in f64, as long recordings have many.
   void store_mean(const T* in, T* out, std::int64_t group) const {
+    constexpr std::int64_t few = 32 * lanes;
     const std::int64_t each = job.out.inner, count = job.out.count;
-    T* row = out + group * job.out.outer_step;
-    for (std::int64_t k = 0; k < count; ++k) row[k] = 0;
+    V* const sums = static_cast<V*>(job.sums);
+    auto* const totals = reinterpret_cast<double*>(sums + count);
+    for (std::int64_t k = 0; k < count; ++k) {
+      sums[k] = V{};
+      totals[k] = 0;
+    }
     std::int64_t held = -1;
     for (std::int64_t line = 0; line < each; line += lanes) {
       const Powers of_lines = powers(in, group * each + line, (group + 1) * each, held);
-      const int there = each - line < lanes ? static_cast<int>(each - line) : lanes;
+      const bool is_last = line + lanes >= each;
+      const int there = is_last ? static_cast<int>(each - line) : lanes;
       for (std::int64_t k = 0; k < count; ++k) {
-        const V power = of_lines[k];
-        T sum = 0;
-        for (int lane = 0; lane < there; ++lane) sum += power[lane];
-        row[k] += sum;
+        V power = of_lines[k];
+        for (int lane = there; lane < lanes; ++lane) power[lane] = 0;
+        sums[k] += power;
+      }
+      if (!is_last && (line + lanes) % few != 0) continue;
+      for (std::int64_t k = 0; k < count; ++k) {
+        for (int lane = 0; lane < lanes; ++lane) totals[k] += static_cast<double>(sums[k][lane]);
+        sums[k] = V{};
       }
     }
-    for (std::int64_t k = 0; k < count; ++k) row[k] *= job.bin_factors[k];
+    T* const row = out + group * job.out.outer_step;
+    for (std::int64_t k = 0; k < count; ++k)
+      row[k] = static_cast<T>(totals[k] * static_cast<double>(job.bin_factors[k]));
   }
 
   /// fetched: the lines of the next group are on their way while one is worked on.
@@ -242,6 +255,12 @@ struct LaneRun {
       Access::addresses(job.in, const_cast<T*>(in), first + (group + 1 < end ? Split::each : 0),
                         job.lines, next, split);
       Access::addresses(job.out, out, first, job.lines, bins, split);
+      if (job.real_output) {
+        // The points stand where the results will.
+        for (int line = 0; line < Split::each; ++line)
+          Split::join_real(job, rows[line * split], bins[line * split]);
+        for (int lane = 0; lane < lanes; ++lane) rows[lane] = bins[lane];
+      }
       Split::template load<fetched>(rows, tables.n, buffer, tables.position, bins);
       const C* const own = Stages<T, lanes>::transform(tables, buffer, buffer + tables.slots);
       const int there =

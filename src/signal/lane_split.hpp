@@ -125,6 +125,32 @@ struct SplitLines {
     row[2 * n + 1] = 0;
   }
 
+  /// The reverse, of n + 1 bins to n complex points, twice as large.
+  static void join_real(const Job<T>& job, const T* from, T* to) {
+    const std::int64_t n = job.tables.n * split;
+    const T* const half_roots = job.half_roots;
+    to[0] = from[0] + from[2 * n];
+    to[1] = from[0] - from[2 * n];
+    std::int64_t k = 1;
+    for (; 2 * (k + lanes - 1) < n; k += lanes) {
+      const std::int64_t mirror = n - k - lanes + 1;
+      C low = points_at(from + 2 * k), high = reversed(points_at(from + 2 * mirror));
+      const C root = points_at(half_roots + 2 * k);
+      real_points(low, high, root.re, root.im);
+      store_points(to + 2 * k, low);
+      store_points(to + 2 * mirror, reversed(high));
+    }
+    for (; 2 * k <= n; ++k) {
+      ComplexLanes<T> low{from[2 * k], from[2 * k + 1]},
+          high{from[2 * (n - k)], from[2 * (n - k) + 1]};
+      real_points(low, high, half_roots[2 * k], half_roots[2 * k + 1]);
+      to[2 * (n - k)] = high.re;
+      to[2 * (n - k) + 1] = high.im;
+      to[2 * k] = low.re;
+      to[2 * k + 1] = low.im;
+    }
+  }
+
  private:
   static inline __attribute__((always_inline)) C points_at(const T* from) {
     const V a = load_unaligned<V>(from), b = load_unaligned<V>(from + lanes);

@@ -135,6 +135,17 @@ inline void real_bins(ComplexLanes<V>& low, ComplexLanes<V>& high, R re, R im) {
   high = {sum.re - odd.re, odd.im - sum.im};
 }
 
+/// The reverse of it, twice as large.
+template <class V, class R>
+inline void real_points(ComplexLanes<V>& low, ComplexLanes<V>& high, R re, R im) {
+  const ComplexLanes<V> sum = {low.re + high.re, low.im - high.im};
+  const ComplexLanes<V> difference = {low.re - high.re, low.im + high.im};
+  // i times the conjugate root
+  const ComplexLanes<V> odd = times(difference, im, re);
+  low = sum + odd;
+  high = {sum.re - odd.re, odd.im - sum.im};
+}
+
 template <class T, int lanes>
 struct Stages {
   using V = Vector<T, lanes>;

@@ -27,12 +27,27 @@ LaneKernel<T> kernel_for(codegen::Isa isa) {
   else return portable::double_kernel();
 }
 
+/// Fewer lanes where lines are few and long: what stands in lanes without a line only takes memory.
+template <class T>
+LaneKernel<T> kernel_for(codegen::Isa isa, std::int64_t lines, std::int64_t slots) {
+  constexpr std::int64_t cached = 1 << 20;
+  LaneKernel<T> kernel = kernel_for<T>(isa);
+  for (const codegen::Isa narrower : {codegen::Isa::avx2, codegen::Isa::portable}) {
+    const LaneKernel<T> other = kernel_for<T>(narrower);
+    const std::int64_t bytes = slots * 2 * kernel.lanes * static_cast<std::int64_t>(sizeof(T));
+    if (bytes > cached && lines <= other.lanes && other.lanes < kernel.lanes) kernel = other;
+  }
+  return kernel;
+}
+
 }  // namespace
 
 template <class T>
 LaneJobKernel<T>::LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer,
-                                int split)
-    : tables_(points / split, inverse), kernel_(kernel_for<T>(isa)), out_buffer_(out_buffer) {
+                                int split, std::int64_t lines)
+    : tables_(points / split, inverse),
+      kernel_(split > 1 ? kernel_for<T>(isa) : kernel_for<T>(isa, lines, tables_.view().slots)),
+      out_buffer_(out_buffer) {
   job_.tables = tables_.view();
   if (split > 1) make_split(points, inverse, split);
 }

@@ -18,8 +18,9 @@ template <class T>
 class LaneJobKernel : public LineKernel {
  public:
   /// `out_buffer`: the position of the output behind the inputs. `split`: lanes that share a line,
-  /// a divisor of the points and at most lanes_of.
-  LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer, int split = 1);
+  /// a divisor of the points and at most lanes_of. `lines`: how many there are, where they are few.
+  LaneJobKernel(std::int64_t points, bool inverse, codegen::Isa isa, int out_buffer, int split = 1,
+                std::int64_t lines = 64);
   /// Lines, or parts of lines, that the kernels of an instruction set work on side by side.
   static int lanes_of(codegen::Isa isa);
 

@@ -73,6 +73,7 @@ void expect_reference(const Op& op, const Type& input) {
   const MutableTensorView out[] = {{result.dtype, out_dims, expected.mutable_data()}};
   ASSERT_TRUE(op.info().eval(op.attributes(), EvalArgs{in, out}).ok());
   const bool wide = input.dtype == f64 || input.dtype == c128;
+  EXPECT_GT(signal::line_items(op, types), 0) << "the plan leaves the op to its reference";
   for (const codegen::Isa isa : instruction_sets()) {
     const auto kernel = signal::line_kernel(op, std::span(&input, 1), result, isa);
     ASSERT_NE(kernel, nullptr);
@@ -118,8 +119,12 @@ TEST(Fft, FewLinesAndLongOnes) {
       expect_reference(op::Rfft{.norm = FftNorm::ortho}, {f32, {lines, n}});
       expect_reference(op::Rfft{}, {f64, {lines, n}});
       expect_reference(op::Irfft{.length = n}, {c64, {lines, n / 2 + 1}});
+      expect_reference(op::Irfft{.norm = FftNorm::ortho}, {c128, {lines, n / 2 + 1}});
     }
   }
+  // Bins too many, and bins that are not there.
+  for (const std::int64_t bins : {9, 16, 17, 18, 40})
+    expect_reference(op::Irfft{.length = 32}, {c64, {1, bins}});
   expect_reference(op::Fft{}, {c64, {1 << 18}});
 }
 
