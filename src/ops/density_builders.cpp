@@ -84,11 +84,12 @@ Parts cross_of(const Parts& x, const Parts& y) {
   return {x.re * y.re + x.im * y.im, x.re * y.im - x.im * y.re};
 }
 
-/// The two parts of the cross density.
+/// The two parts of the cross density, in f64: products of signals that have little in common
+/// cancel, so that the rounding of f32 would be a large part of what is left.
 Parts cross_density(Value x, Value y, const WelchOptions& options) {
-  require_signal(x, "csd");
-  require_signal(y, "csd");
   const DensityPlan plan = plan_of(options);
+  x = cast(x, f64);
+  y = cast(y, f64);
   const Parts products = cross_of(segment_parts(frame(x, plan.length, plan.hop), options, plan),
                                   segment_parts(frame(y, plan.length, plan.hop), options, plan));
   return {times_factors(averaged(products.re, options.average), plan),
@@ -115,12 +116,18 @@ Value welch(Value signal, const WelchOptions& options) {
 }
 
 Value csd(Value x, Value y, const WelchOptions& options) {
-  return complex_of(cross_density(x, y, options));
+  require_signal(x, "csd");
+  require_signal(y, "csd");
+  const Parts parts = cross_density(x, y, options);
+  return complex_of({cast(parts.re, x.dtype()), cast(parts.im, x.dtype())});
 }
 
 Value coherence(Value x, Value y, const WelchOptions& options) {
+  require_signal(x, "coherence");
+  require_signal(y, "coherence");
   const Value cross = power_of(cross_density(x, y, options));
-  return cross / (welch(x, options) * welch(y, options));
+  const Value whole = welch(cast(x, f64), options) * welch(cast(y, f64), options);
+  return cast(cross / whole, x.dtype());
 }
 
 Value spectrogram(Value signal, const WelchOptions& options) {

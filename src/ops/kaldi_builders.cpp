@@ -104,7 +104,7 @@ Features features_of(Value signal, const KaldiOptions& options) {
   require_signal(signal, "kaldi_fbank");
   const KaldiPlan plan = plan_of(options);
   Value frames = frames_of(signal, options, plan);
-  if (options.remove_dc) frames = detrended(frames, Detrend::constant, plan.length);
+  if (options.remove_dc) frames = frames - mean(frames, {frames.rank() - 1}, true);
   Features features;
   if (options.raw_energy) features.energy = log_energy(frames, options.energy_floor);
   frames = emphasised(frames, options.preemphasis, plan.length);

@@ -1,7 +1,8 @@
 // Second-order sections without a loop over samples: a linear system is computed in blocks. A block
 // of results is the block of inputs times the system's responses, plus the state at the block's
 // begin times the responses to states; the states themselves are a linear system of one step a
-// block, which is computed in the same way.
+// block, which is computed in the same way. States are f64, whatever the signal is: those of
+// filters with poles near the unit circle are far larger than what they give.
 #include <algorithm>
 #include <cmath>
 
@@ -83,7 +84,7 @@ struct Response {
   Value state;    ///< [..., 1, n] after the last step
 };
 
-/// x [..., T, p], state [..., 1, n].
+/// x [..., T, p], state f64 [..., 1, n].
 Response respond(const System& system, Value x, Value state) {
   const auto axis = static_cast<std::int64_t>(x.rank()) - 2;
   const std::int64_t steps = x.shape()[static_cast<std::size_t>(axis)].value();
@@ -95,26 +96,33 @@ Response respond(const System& system, Value x, Value state) {
     const Dim columns(part.shape()[static_cast<std::size_t>(axis)].value() * p / rows);
     return reshape(part, leading(part, 2, {Dim(rows), columns}));
   };
-  const auto times = [&](Value rows, const Matrix& m) { return matmul(rows, constant_of(x, m)); };
+  const auto times = [](Value rows, const Matrix& m) { return matmul(rows, constant_of(rows, m)); };
+  const auto read = [&](Value states, const Matrix& m) {
+    return cast(times(states, m), x.dtype());
+  };
+  const auto written = [](Value rows, const Matrix& m) {
+    rows = cast(rows, f64);
+    return matmul(rows, constant_of(rows, m));
+  };
   const Value rows = as_rows(part_of_axis(x, axis, 0, blocks * block), blocks);
   Value before = state;  // the states at the begin of each block
   if (blocks == 1) {
-    state = times(rows, stretch.write) + times(state, stretch.keep);
+    state = written(rows, stretch.write) + times(state, stretch.keep);
   } else {
     const std::int64_t n = system.states();
     const System states{stretch.keep, identity(n), identity(n), Matrix(n, n)};
-    const Response inner = respond(states, times(rows, stretch.write), state);
+    const Response inner = respond(states, written(rows, stretch.write), state);
     before = inner.results;
     state = inner.state;
   }
-  Value results = times(rows, stretch.through) + times(before, stretch.read);
+  Value results = times(rows, stretch.through) + read(before, stretch.read);
   results = reshape(results, leading(results, 2, {Dim(blocks * block), Dim(q)}));
   if (rest == 0) return {results, state};
   const System tail = stretched(system, rest);
   const Value last = as_rows(part_of_axis(x, axis, blocks * block, steps), 1);
-  Value end = times(last, tail.through) + times(state, tail.read);
+  Value end = times(last, tail.through) + read(state, tail.read);
   end = reshape(end, leading(end, 2, {Dim(rest), Dim(q)}));
-  return {concat({results, end}, axis), times(last, tail.write) + times(state, tail.keep)};
+  return {concat({results, end}, axis), written(last, tail.write) + times(state, tail.keep)};
 }
 
 /// One sample through the sections in transposed direct form II, as SciPy; gives the result.
@@ -173,7 +181,7 @@ std::vector<double> steady_state(std::span<const Section> sections) {
   return state;
 }
 
-/// signal [..., T], state [..., 1, 2 sections].
+/// signal [..., T], state f64 [..., 1, 2 sections].
 Response filtered(Value signal, std::span<const Section> sections, Value state) {
   Response response = respond(system_of(sections), unsqueeze(signal, {signal.rank()}), state);
   response.results = squeeze(response.results, {signal.rank()});
@@ -181,7 +189,8 @@ Response filtered(Value signal, std::span<const Section> sections, Value state) 
 }
 
 Value at_rest(Value signal, std::int64_t states) {
-  return broadcast(constant_like(signal, 0.0), leading(signal, 1, {Dim(1), Dim(states)}));
+  const Value zero = signal.graph().constant(f64, 0.0);
+  return broadcast(zero, leading(signal, 1, {Dim(1), Dim(states)}));
 }
 
 void require_samples(Value signal, std::string_view name) {
@@ -204,14 +213,16 @@ Filtered sos_filter(Value signal, std::span<const Section> sections, Value state
   const std::vector<Section> unit = normalised(sections);
   const auto count = static_cast<std::int64_t>(unit.size());
   const Shape expected = leading(signal, 1, {Dim(count), Dim(2)});
-  if (!state || state.shape() != expected || state.dtype() != signal.dtype()) {
+  const bool fits = state && state.shape() == expected &&
+                    (state.dtype() == signal.dtype() || state.dtype() == f64);
+  if (!fits) {
     throw Exception(bad_input("The state ({}) of the sections is not {}.",
                               state ? state.type().text() : "none",
                               Type{signal.dtype(), expected}.text()));
   }
-  const Value flat = reshape(state, leading(signal, 1, {Dim(1), Dim(2 * count)}));
+  const Value flat = reshape(cast(state, f64), leading(signal, 1, {Dim(1), Dim(2 * count)}));
   const Response response = filtered(signal, unit, flat);
-  return {response.results, reshape(response.state, expected)};
+  return {response.results, cast(reshape(response.state, expected), state.dtype())};
 }
 
 Value sos_filter_both_ways(Value signal, std::span<const Section> sections) {
@@ -224,9 +235,10 @@ Value sos_filter_both_ways(Value signal, std::span<const Section> sections) {
   }
   const auto count = static_cast<std::int64_t>(unit.size());
   const std::int64_t edge = 3 * (2 * count + 1 - std::min(no_b, no_a));
-  const Value steady = constant_like(signal, {2 * count}, steady_state(unit));
+  const Value steady = signal.graph().constant(
+      Tensor::of<double>({2 * count}, std::span<const double>(steady_state(unit))));
   const auto one_way = [&](Value x) {
-    const Value first = unsqueeze(part_of_axis(x, -1, 0, 1), {x.rank()});
+    const Value first = cast(unsqueeze(part_of_axis(x, -1, 0, 1), {x.rank()}), f64);
     return reversed(filtered(x, unit, first * steady).results);
   };
   const Value both = one_way(one_way(extended(signal, edge, edge, Extension::odd)));

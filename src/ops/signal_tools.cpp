@@ -117,9 +117,12 @@ Value complex_of(const Parts& parts) { return apply(op::MakeComplex{}, {parts.re
 
 Value detrended(Value lines, Detrend detrend, std::int64_t length) {
   if (detrend == Detrend::none) return lines;
+  // In f64: what is taken off may be much larger than what is left.
   const std::int64_t axis = lines.rank() - 1;
+  const DType dtype = lines.dtype();
+  lines = cast(lines, f64);
   lines = lines - mean(lines, {axis}, true);
-  if (detrend == Detrend::constant || length < 2) return lines;
+  if (detrend == Detrend::constant || length < 2) return cast(lines, dtype);
   // The slope is that of the points about their middle.
   std::vector<double> about(static_cast<std::size_t>(length));
   double energy = 0;
@@ -130,7 +133,7 @@ Value detrended(Value lines, Detrend detrend, std::int64_t length) {
   }
   const Value x = constant_like(lines, {length}, about);
   const Value slope = sum(lines * x, {axis}, true) * constant_like(lines, 1 / energy);
-  return lines - slope * x;
+  return cast(lines - slope * x, dtype);
 }
 
 }  // namespace rlx
