@@ -44,6 +44,27 @@ struct LogMelBackward {
 
 }  // namespace op
 
+// ---- Fourier transforms -----------------------------------------------------------------------
+/// numpy.fft's of one axis: `points` of it, the first ones or with zeros behind (0: those there
+/// are). The real x of fft and fftn is taken as complex. Axes that are cut or widened are static.
+Value fft(Value x, std::int64_t points = 0, std::int64_t axis = -1,
+          FftNorm norm = FftNorm::backward);
+Value ifft(Value x, std::int64_t points = 0, std::int64_t axis = -1,
+           FftNorm norm = FftNorm::backward);
+/// Real to complex, the first points / 2 + 1 bins.
+Value rfft(Value x, std::int64_t points = 0, std::int64_t axis = -1,
+           FftNorm norm = FftNorm::backward);
+/// Back to so many points; 0: 2 (bins - 1).
+Value irfft(Value x, std::int64_t points = 0, std::int64_t axis = -1,
+            FftNorm norm = FftNorm::backward);
+/// Over several axes, all of them unless told; fft2 is fftn(x, {-2, -1}).
+Value fftn(Value x, const Axes& axes = {}, FftNorm norm = FftNorm::backward);
+Value ifftn(Value x, const Axes& axes = {}, FftNorm norm = FftNorm::backward);
+/// The last of the axes is real in the signal and has points / 2 + 1 bins in the spectrum.
+Value rfftn(Value x, const Axes& axes = {}, FftNorm norm = FftNorm::backward);
+Value irfftn(Value x, std::int64_t last_points = 0, const Axes& axes = {},
+             FftNorm norm = FftNorm::backward);
+
 // ---- windows ----------------------------------------------------------------------------------
 /// scipy.signal.windows, and Kaldi's povey. `parameter` is beta of kaiser, the deviation of
 /// gaussian and the tapered share of tukey.
@@ -162,9 +183,10 @@ Filtered fir_filter(Value signal, std::span<const double> taps, Value state);
 /// One second-order section: b0 b1 b2 a0 a1 a2, a0 not 0.
 using Section = std::array<double, 6>;
 /// scipy.signal.sosfilt. Computed in blocks, as products with the filter's responses, so that it
-/// runs at the speed of matmul. T static.
+/// runs at the speed of matmul, its states in f64. T static.
 Value sos_filter(Value signal, std::span<const Section> sections);
-/// With state [..., sections, 2] (SciPy's zi has its sections first).
+/// With state [..., sections, 2] (SciPy's zi has its sections first), of the signal's dtype or f64,
+/// in which streams of f32 lose nothing from chunk to chunk.
 Filtered sos_filter(Value signal, std::span<const Section> sections, Value state);
 /// scipy.signal.sosfiltfilt: forwards and backwards, from odd extensions in their steady state.
 Value sos_filter_both_ways(Value signal, std::span<const Section> sections);
