@@ -137,11 +137,13 @@ class BandKernel final : public FrameKernel<T> {
       const std::int64_t line = first + lane, start = start_of(line);
       const T* const from =
           static_cast<const T*>(buffers[0]) + line / whole.in.inner * whole.in.outer_step;
-      for (std::int64_t j = 0; j < length_; ++j) {
-        std::int64_t at = start + j;
-        at = at < 0 ? -at : at < samples_ ? at : 2 * (samples_ - 1) - at;
-        frames[lane * length_ + j] = from[at];
-      }
+      T* const frame = frames + lane * length_;
+      const std::int64_t inside = std::clamp<std::int64_t>(-start, 0, length_),
+                         behind = std::clamp(samples_ - start, inside, length_);
+      for (std::int64_t j = 0; j < inside; ++j) frame[j] = from[-(start + j)];
+      std::copy(from + start + inside, from + start + behind, frame + inside);
+      for (std::int64_t j = behind; j < length_; ++j)
+        frame[j] = from[2 * (samples_ - 1) - start - j];
     }
     Job<T> job = whole;
     job.in.inner = count;
