@@ -93,6 +93,10 @@ struct CompileOptions {
   bool exact = false;
   /// One kernel per primitive, for finding bugs. Also set by RLX_DISABLE_FUSION=1.
   bool disable_fusion = false;
+  /// Answers to fusion questions, by FusionQuestion::what, that count whatever the gate says: to
+  /// measure what the other answer costs. One to a question that the plan of a bound program does
+  /// not ask is an error.
+  std::map<std::string, bool> answers;
   /// Worker threads of a run; 0: the session's.
   int threads = 0;
 

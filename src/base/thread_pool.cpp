@@ -30,14 +30,6 @@ constexpr std::chrono::microseconds longest_spin = std::chrono::hours(24);
 
 constexpr long nap_ns = 50'000;
 
-inline void cpu_pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 void pin(pthread_t thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -46,6 +38,7 @@ void pin(pthread_t thread, int cpu) {
   (void)pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
+using pool_detail::cpu_pause;
 using Clock = std::chrono::steady_clock;
 using Time = pool_detail::SittingOut::Time;
 
@@ -92,9 +85,9 @@ class Watch {
 
 namespace pool_detail {
 
-void Backoff::pause() {
+bool Backoff::pause() {
   cpu_pause();
-  if (++spins_ < spins_before_yield) return;
+  if (++spins_ < spins_before_yield) return false;
   if (long_since_ == Clock::time_point{}) long_since_ = Clock::now();
   spins_ = spins_before_yield - spins_between_yields;
   if (waited() < nap_after_) {
@@ -106,6 +99,7 @@ void Backoff::pause() {
     nanosleep(&nap, nullptr);
     napped_ += Clock::now() - start;
   }
+  return true;
 }
 
 std::chrono::nanoseconds Backoff::waited() const {
@@ -185,7 +179,13 @@ void ThreadPool::start(const std::vector<int>& cpus) {
 
 ThreadPool::~ThreadPool() {
   Claim claims[pool_detail::threads_limit];
-  const int count = claim(static_cast<int>(workers_.size()), claims, true);
+  const int count = static_cast<int>(workers_.size());
+  // One whose loose job was revoked may still have to find that out.
+  Backoff backoff;
+  for (int claimed = 0; claimed < count;) {
+    claimed += claim(count - claimed, claims + claimed, true);
+    if (claimed < count) backoff.pause();
+  }
   for (int i = 0; i < count; ++i) {
     claims[i].worker->job.index = stop_index;
     post(claims[i]);
@@ -193,7 +193,7 @@ ThreadPool::~ThreadPool() {
   for (const auto& worker : workers_) worker->thread.join();
 }
 
-std::uint32_t ThreadPool::wait_for_job(Worker& worker) const {
+std::uint32_t ThreadPool::wait_for_job(Worker& worker, pool_detail::Turn& turn) const {
   Backoff backoff(idle_spin_);
   while (true) {
     std::uint32_t state = worker.state.load(std::memory_order_acquire);
@@ -202,26 +202,36 @@ std::uint32_t ThreadPool::wait_for_job(Worker& worker) const {
       if (worker.state.compare_exchange_strong(state, (state & ~phase_mask) | asleep)) {
         worker.state.wait((state & ~phase_mask) | asleep);
         backoff = Backoff(idle_spin_);
+        turn.begin();
       }
       continue;
     }
-    backoff.pause();
+    if (backoff.pause()) turn.begin();
   }
 }
 
 void ThreadPool::work(Worker& worker) {
   std::atomic<int> skip = 0;
+  pool_detail::Turn turn;
   while (true) {
-    const std::uint32_t state = wait_for_job(worker);
+    const std::uint32_t state = wait_for_job(worker, turn);
     Job& job = worker.job;
     if (job.index == stop_index) return;
+    if (job.is_loose) {
+      help(worker, state, turn);
+      continue;
+    }
     Team team(job.index, job.size, job.lines, job.epoch);
     const Watch watch(skip);
-    job.invoke(job.body(), job.index, team);
-    // From here on the caller may return: nothing of its own is touched any more.
-    worker.state.store((state & ~phase_mask) | idle, std::memory_order_release);
+    job.invoke(job.body(), job.index, &team);
+    end_job(worker, state);
     watch.end(team.napped_, worker.sitting_out);
   }
+}
+
+// From here on the caller may return: nothing of its own is touched any more.
+void ThreadPool::end_job(Worker& worker, std::uint32_t state) {
+  worker.state.store((state & ~phase_mask) | idle, std::memory_order_release);
 }
 
 int ThreadPool::claim(int wanted, Claim* claims, bool all) {
@@ -258,6 +268,7 @@ Time ThreadPool::wait_for_end(const Claim& claim) {
 }
 
 void ThreadPool::keep_off_the_callers_core(Claim* claims, int count) {
+  if (cpus_.empty()) return;
   const int cpu = sched_getcpu();
   for (int i = 0; i < count; ++i) {
     if (claims[i].worker->cpu.load(std::memory_order_relaxed) != cpu) continue;
@@ -278,10 +289,10 @@ void ThreadPool::run_job(int threads, Job& job, void* body) {
   const int helpers = claim(std::min(threads, this->threads()) - 1, claims);
   if (helpers <= 0) {
     Team alone(0, 1, nullptr, 0);
-    job.invoke(body, 0, alone);
+    job.invoke(body, 0, &alone);
     return;
   }
-  if (!cpus_.empty()) keep_off_the_callers_core(claims, helpers);
+  keep_off_the_callers_core(claims, helpers);
   job.size = static_cast<std::uint16_t>(helpers + 1);
   // A team's epochs start above those of every team before: barriers need no clearing.
   job.epoch = next_team_.fetch_add(1, std::memory_order_relaxed) << 32;
@@ -300,7 +311,7 @@ void ThreadPool::run_job(int threads, Job& job, void* body) {
   Team team(0, job.size, job.lines, job.epoch);
   Worker& last = *claims[helpers - 1].worker;
   const Watch watch(last.leader_skip);
-  job.invoke(body, 0, team);
+  job.invoke(body, 0, &team);
   Time napped = team.napped_;
   for (int i = 0; i < helpers; ++i) napped += wait_for_end(claims[i]);
   // A caller that shares its core with others can have that of a worker.

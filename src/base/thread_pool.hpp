@@ -24,6 +24,14 @@ constexpr int line_bytes = 128;
 constexpr int threads_limit = 128;
 constexpr int rounds_limit = 7;  ///< 2^7 = threads_limit
 
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
 /// Where one member of a team waits at barriers: one flag for each round. Flags only grow, over all
 /// teams, so that no team has to clear them.
 struct alignas(line_bytes) BarrierLine {
@@ -37,7 +45,8 @@ class Backoff {
   /// A wait that lasts longer than that goes on in naps.
   explicit Backoff(std::chrono::nanoseconds nap_after = std::chrono::milliseconds(3))
       : nap_after_(nap_after) {}
-  void pause();
+  /// True where others could have the core meanwhile.
+  bool pause();
   /// Since the first yield; 0 before it.
   std::chrono::nanoseconds waited() const;
   std::chrono::nanoseconds napped() const { return napped_; }
@@ -48,6 +57,24 @@ class Backoff {
   int spins_ = 0;
   std::chrono::nanoseconds napped_{};
   Clock::time_point long_since_{};
+};
+
+/// A thread's turn on a core that others want, too. The system takes the core away after some
+/// milliseconds, wherever the thread then is; a thread that gives way before that does so where it
+/// holds nothing that others wait for.
+class Turn {
+ public:
+  using Time = std::chrono::nanoseconds;
+  Turn() = default;
+  explicit Turn(Time began) : began_(began) {}
+  Time began() const { return began_; }
+  void begin();
+  bool is_over() const;
+  /// How long others had the core.
+  Time give_way();
+
+ private:
+  Time began_{};  ///< on the steady clock
 };
 
 }  // namespace pool_detail
@@ -72,6 +99,30 @@ class Team {
   std::chrono::nanoseconds napped_{};
 };
 
+class ThreadPool;
+
+/// One member's view of a team for a machine with more to do than cores: it has no barriers, and
+/// its helpers come and go. Members share work out piece by piece, and wait for pieces that are not
+/// done, never for each other.
+class LooseTeam {
+ public:
+  /// After each piece: true where a helper shall return from its body, because others wait for its
+  /// core. The caller lets them have it at once, and gets false.
+  bool gives_way();
+  /// While pieces are waited for: pauses for about a microsecond. True as from gives_way.
+  bool waits();
+  /// By the caller, now and then: gets helpers that are free (again). Nothing on a helper.
+  void call_helpers();
+
+ private:
+  friend class ThreadPool;
+  struct Calls;
+  LooseTeam(pool_detail::Turn& turn, Calls* calls) : turn_(turn), calls_(calls) {}
+
+  pool_detail::Turn& turn_;
+  Calls* const calls_;  ///< the caller's
+};
+
 /// Threads that wait for teams. Any thread may call it, also several at once and also from inside a
 /// team: a team gets those workers that are free at that moment, so it may be smaller than asked
 /// for, down to the caller alone. Results must therefore not depend on a team's size.
@@ -79,7 +130,7 @@ class Team {
 /// Where the pool has a thread for every core that the process may use, its workers are pinned to
 /// distinct cores, and a worker that finds itself on the caller's core is moved. With cores to
 /// spare the system places the threads. A worker whose core others want, too, sits out: teams are
-/// smaller for a while.
+/// smaller for a while, and is_crowded() advises a loose team, in which that worker helps.
 class ThreadPool {
  public:
   /// `threads` counts the calling thread: threads - 1 are started. Where the system refuses some
@@ -101,13 +152,26 @@ class ThreadPool {
   template <class Body>
   void run_team(int threads, Body&& body);
 
+  /// Whether a worker sits out now.
+  bool is_crowded() const;
+  /// Has all workers sit out for so long: what else the machine does is known, or is to be tested.
+  void assume_crowded(std::chrono::nanoseconds time);
+
+  /// Runs body(worker, loose team) on the caller, which is worker 0 and must be able to do all work
+  /// alone, and on helpers, workers 1 to threads - 1, as often as they come and go; returns when
+  /// the caller's body has ended and no helper is inside. Allocates nothing; the body must not
+  /// throw.
+  template <class Body>
+  void run_loosely(int threads, Body&& body);
+
   /// Calls function(begin, end) for pieces of [0, items) of about `grain` items, on all free
   /// threads. The first exception ends the hand-out of further pieces and is thrown again here.
   template <class Function>
   void parallel_for(std::int64_t items, std::int64_t grain, Function&& function);
 
  private:
-  using Invoke = void (*)(void* body, int worker, Team& team);
+  friend class LooseTeam;
+  using Invoke = void (*)(void* body, int worker, void* team);
 
   /// What a worker runs. A small body travels in it, which saves the worker a cache line.
   struct Job {
@@ -115,7 +179,7 @@ class ThreadPool {
     pool_detail::BarrierLine* const* lines;
     std::uint64_t epoch;
     std::uint16_t index, size;
-    bool is_inline;
+    bool is_inline, is_loose;
     alignas(8) unsigned char payload[24];  ///< the body, or its address
     void* body() {
       if (is_inline) return payload;
@@ -134,6 +198,9 @@ class ThreadPool {
     pool_detail::BarrierLine line;         ///< of the worker
     pool_detail::BarrierLine leader_line;  ///< of a caller whose first helper the worker is
     std::atomic<int> cpu = -1;             ///< pinned to; -1: not pinned
+    /// Of a loose job: the state of its claim, and in the low bits whether it was taken or revoked.
+    std::atomic<std::uint64_t> offer = 0;
+    std::atomic<std::int64_t> leader_turn = 0;  ///< when that of a loose team's caller began
     pool_detail::SittingOut sitting_out;
     std::atomic<int> leader_skip = 0;  ///< jobs of callers that are not looked at
     std::thread thread;
@@ -145,9 +212,13 @@ class ThreadPool {
     bool was_asleep;
   };
 
+  template <class View, class Body>
+  static Job job_of(Body& body);
   void start(const std::vector<int>& cpus);
   void work(Worker& worker);
-  std::uint32_t wait_for_job(Worker& worker) const;
+  static void end_job(Worker& worker, std::uint32_t state);
+  static void help(Worker& worker, std::uint32_t state, pool_detail::Turn& turn);
+  std::uint32_t wait_for_job(Worker& worker, pool_detail::Turn& turn) const;
   /// Also those that sit out where `all` is set.
   int claim(int wanted, Claim* claims, bool all = false);
   void keep_off_the_callers_core(Claim* claims, int count);
@@ -155,6 +226,7 @@ class ThreadPool {
   /// How long it napped.
   static std::chrono::nanoseconds wait_for_end(const Claim& claim);
   void run_job(int threads, Job& job, void* body);
+  void run_loose_job(int threads, Job& job, void* body);
 
   std::vector<std::unique_ptr<Worker>> workers_;
   /// The lines of a team whose helpers are the first workers, which is the usual one.
@@ -165,22 +237,34 @@ class ThreadPool {
   const bool patient_;
 };
 
-template <class Body>
-void ThreadPool::run_team(int threads, Body&& body) {
-  using Plain = std::remove_reference_t<Body>;
+template <class View, class Body>
+ThreadPool::Job ThreadPool::job_of(Body& body) {
   Job job;
-  job.invoke = [](void* address, int worker, Team& team) {
-    (*static_cast<Plain*>(address))(worker, team);
+  job.invoke = [](void* address, int worker, void* view) {
+    (*static_cast<Body*>(address))(worker, *static_cast<View*>(view));
   };
-  void* address = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
-  job.is_inline = std::is_trivially_copyable_v<Plain> && sizeof(Plain) <= sizeof(job.payload) &&
-                  alignof(Plain) <= 8 && std::is_invocable_v<const Plain&, int, Team&>;
+  job.is_loose = std::is_same_v<View, LooseTeam>;
+  void* const address = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
+  job.is_inline = std::is_trivially_copyable_v<Body> && sizeof(Body) <= sizeof(job.payload) &&
+                  alignof(Body) <= 8 && std::is_invocable_v<const Body&, int, View&>;
   if (job.is_inline) {
-    std::memcpy(job.payload, address, sizeof(Plain) <= sizeof(job.payload) ? sizeof(Plain) : 0);
+    std::memcpy(job.payload, address, sizeof(Body) <= sizeof(job.payload) ? sizeof(Body) : 0);
   } else {
     std::memcpy(job.payload, &address, sizeof(address));
   }
-  run_job(threads, job, address);
+  return job;
+}
+
+template <class Body>
+void ThreadPool::run_team(int threads, Body&& body) {
+  Job job = job_of<Team>(body);
+  run_job(threads, job, const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+}
+
+template <class Body>
+void ThreadPool::run_loosely(int threads, Body&& body) {
+  Job job = job_of<LooseTeam>(body);
+  run_loose_job(threads, job, const_cast<void*>(static_cast<const void*>(std::addressof(body))));
 }
 
 template <class Function>

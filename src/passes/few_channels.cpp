@@ -1,14 +1,12 @@
 // Finds convolutions with few output channels, asks which form is the fastest, and writes it.
 #include "passes/few_channels.hpp"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 
-#include "graph/weight_only.hpp"
+#include "passes/channel_maps.hpp"
 #include "passes/convolution_forms.hpp"
 #include "passes/passes.hpp"
-#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
@@ -29,10 +27,7 @@ struct Rewrite {
 class Finder {
  public:
   Finder(const Graph& graph, const ChooseForm& choose)
-      : graph_(graph),
-        choose_(choose),
-        readers_(readers_of(graph)),
-        weight_only_(weight_only_nodes(graph)) {}
+      : graph_(graph), choose_(choose), maps_(graph) {}
 
   std::optional<Rewrite> at(std::int32_t index) const {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -46,9 +41,9 @@ class Finder {
       asked.push_back({form->what(), alone(*found, form.get()), form->weights()});
     const std::size_t chosen = choose_(node, asked);
     if (chosen == 0) return std::nullopt;
-    Rewrite result{.conv = index, .maps = {}, .form = std::move(forms[chosen - 1])};
-    follow(result);
-    return result;
+    return Rewrite{.conv = index,
+                   .maps = maps_.behind(index, node.results[0].shape.size() - 1),
+                   .form = std::move(forms[chosen - 1])};
   }
 
  private:
@@ -60,7 +55,7 @@ class Finder {
     const Type &x = graph_.type(node.inputs[0]), &w = graph_.type(node.inputs[1]);
     const bool known = x.is_static() && w.is_static() && node.results[0].is_static();
     if (!known || x.dtype != f32 || w.dtype != f32 || x.rank() < 3) return std::nullopt;
-    if (!weight_only_[static_cast<std::size_t>(node.inputs[1].node)]) return std::nullopt;
+    if (!maps_.is_weight_only(node.inputs[1])) return std::nullopt;
     FewChannels found{*conv, x.dims(), w.dims(), node.results[0].dims()};
     const double work =
         static_cast<double>(found.points()) * static_cast<double>(element_count(found.w));
@@ -82,37 +77,9 @@ class Finder {
     return result;
   }
 
-  void follow(Rewrite& found) const {
-    const Dims dims = graph_.nodes()[static_cast<std::size_t>(found.conv)].results[0].dims();
-    while (true) {
-      const std::int32_t here = found.last();
-      const auto& readers = readers_[static_cast<std::size_t>(here)];
-      if (readers.size() != 1 || readers[0] < 0) return;
-      const Node& next = graph_.nodes()[static_cast<std::size_t>(readers[0])];
-      if (!next.op.info().traits.elementwise || next.results.size() != 1 ||
-          !next.results[0].is_static() || next.results[0].dims() != dims)
-        return;
-      const bool alike = std::ranges::all_of(next.inputs, [&](ValueId id) {
-        return id.node < 0 || id == ValueId{here, 0} || is_of_channels(id, dims);
-      });
-      if (!alike) return;
-      found.maps.push_back(readers[0]);
-    }
-  }
-
-  /// One value for all points, or one for each channel.
-  bool is_of_channels(ValueId id, const Dims& dims) const {
-    if (!weight_only_[static_cast<std::size_t>(id.node)] || !graph_.type(id).is_static())
-      return false;
-    const Dims own = graph_.type(id).dims();
-    const std::int64_t count = element_count(own);
-    return count == 1 || (count == own.back() && count == dims.back());
-  }
-
   const Graph& graph_;
   const ChooseForm& choose_;
-  std::vector<std::vector<std::int32_t>> readers_;  ///< -1: an output
-  std::vector<bool> weight_only_;
+  ChannelMaps maps_;
 };
 
 Value map_operand(Value operand, const Form& form) {
@@ -121,26 +88,11 @@ Value map_operand(Value operand, const Form& form) {
 }
 
 Result<Value> rewritten(Rewriter& rewriter, const Rewrite& found) {
-  const auto& nodes = rewriter.source().nodes();
-  const Values inputs = rewriter.values_of(nodes[static_cast<std::size_t>(found.conv)]);
-  Value y = found.form->result(inputs[0], inputs[1]);
-  std::int32_t before = found.conv;
-  for (const std::int32_t index : found.maps) {
-    const Node& map = nodes[static_cast<std::size_t>(index)];
-    std::vector<ValueId> operands;
-    for (const ValueId id : map.inputs) {
-      if (id.node < 0) {
-        operands.push_back(id);
-      } else if (id == ValueId{before, 0}) {
-        operands.push_back(y.id());
-      } else {
-        operands.push_back(map_operand(rewriter.target().handle(rewriter(id)), *found.form).id());
-      }
-    }
-    RLX_ASSIGN(const auto made, rewriter.target().try_add(map.op, operands, {}, map.origin));
-    y = rewriter.target().handle(made[0]);
-    before = index;
-  }
+  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(found.conv)];
+  const Values inputs = rewriter.values_of(conv);
+  RLX_ASSIGN(const Value y,
+             add_maps(rewriter, found.conv, found.maps, found.form->result(inputs[0], inputs[1]),
+                      [&](Value operand) { return map_operand(operand, *found.form); }));
   return found.form->in_order(y);
 }
 

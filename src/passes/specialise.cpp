@@ -5,6 +5,7 @@
 #include "graph/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
+#include "rlx/folding.hpp"
 
 namespace rlx::passes {
 namespace {
@@ -168,13 +169,6 @@ const Tensor* constant_of(const Graph& graph, ValueId id) {
   return constant ? &constant->value : nullptr;
 }
 
-/// Bytes that products may multiply as they are.
-bool is_quantised_weight(const Node& node) {
-  constexpr std::int64_t few = 64;
-  return node.op.is<op::Dequantize>() && node.results[0].is_static() &&
-         node.results[0].rank() > 1 && node.results[0].elements() > few;
-}
-
 /// Replaces the node by constants where its inputs are constants and the results are small.
 Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
   Graph& target = rewriter.target();
@@ -185,7 +179,7 @@ Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
                                 {static_cast<std::int64_t>(dims.size())}, dims))});
     return true;
   }
-  if (!is_foldable(node, target, inputs) || is_quantised_weight(node)) return false;
+  if (!is_foldable(node, target, inputs) || stays_quantised(node)) return false;
   std::vector<Tensor> values;
   std::vector<Type> types(inputs.size());
   std::vector<const Type*> pointers;

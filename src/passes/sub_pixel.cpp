@@ -6,9 +6,8 @@
 #include <map>
 #include <optional>
 
-#include "graph/weight_only.hpp"
+#include "passes/channel_maps.hpp"
 #include "passes/passes.hpp"
-#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
@@ -43,8 +42,7 @@ struct Upsampling {
 
 class Upsamplings {
  public:
-  explicit Upsamplings(const Graph& graph)
-      : graph_(graph), readers_(readers_of(graph)), weight_only_(weight_only_nodes(graph)) {}
+  explicit Upsamplings(const Graph& graph) : graph_(graph), maps_(graph) {}
 
   std::optional<Upsampling> at_conv(std::int32_t index) const {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -66,7 +64,7 @@ class Upsamplings {
       found.axes.push_back(*axis);
     }
     if (found.phases() == 1) return std::nullopt;
-    follow(found);
+    found.maps = maps_.behind(index, 1);
     return found;
   }
 
@@ -88,38 +86,8 @@ class Upsamplings {
     return axis;
   }
 
-  /// Behind the convolution: maps whose other operands are the same for all points of a channel.
-  void follow(Upsampling& found) const {
-    const Dims dims = graph_.nodes()[static_cast<std::size_t>(found.conv)].results[0].dims();
-    while (true) {
-      const std::int32_t here = found.last();
-      const auto& readers = readers_[static_cast<std::size_t>(here)];
-      if (readers.size() != 1 || readers[0] < 0) return;
-      const Node& next = graph_.nodes()[static_cast<std::size_t>(readers[0])];
-      if (!next.op.info().traits.elementwise || next.results.size() != 1 ||
-          next.results[0].dims() != dims)
-        return;
-      const bool alike = std::all_of(next.inputs.begin(), next.inputs.end(), [&](ValueId id) {
-        return id.node < 0 || id == ValueId{here, 0} || is_of_channels(id, dims);
-      });
-      if (!alike) return;
-      found.maps.push_back(readers[0]);
-    }
-  }
-
-  bool is_of_channels(ValueId id, const Dims& dims) const {
-    if (!weight_only_[static_cast<std::size_t>(id.node)] || !graph_.type(id).is_static())
-      return false;
-    const Dims own = graph_.type(id).dims();
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (own[i] != 1 && i + dims.size() - own.size() != 1) return false;
-    }
-    return true;
-  }
-
   const Graph& graph_;
-  std::vector<std::vector<std::int32_t>> readers_;  ///< -1: an output
-  std::vector<bool> weight_only_;
+  ChannelMaps maps_;
 };
 
 // w [g*in, out, k...] -> [taps..., in, g * phases * out], the taps of a phase in reverse.
@@ -207,22 +175,10 @@ Value phase_convolution(Rewriter& rewriter, const Node& node, const Upsampling& 
 }
 
 Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
-  const auto& nodes = rewriter.source().nodes();
-  Value y = phase_convolution(rewriter, nodes[static_cast<std::size_t>(up.conv)], up);
-  std::int32_t before = up.conv;
-  for (const std::int32_t index : up.maps) {
-    const Node& map = nodes[static_cast<std::size_t>(index)];
-    std::vector<ValueId> operands;
-    for (const ValueId id : map.inputs) {
-      operands.push_back(id.node < 0 ? id
-                         : id == ValueId{before, 0}
-                             ? y.id()
-                             : channel_operand(rewriter.target().handle(rewriter(id)), up).id());
-    }
-    RLX_ASSIGN(const auto made, rewriter.target().try_add(map.op, operands, {}, map.origin));
-    y = rewriter.target().handle(made[0]);
-    before = index;
-  }
+  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(up.conv)];
+  RLX_ASSIGN(const Value y,
+             add_maps(rewriter, up.conv, up.maps, phase_convolution(rewriter, conv, up),
+                      [&](Value operand) { return channel_operand(operand, up); }));
   return joined_phases(y, up);
 }
 

@@ -1,15 +1,9 @@
-// --answer: checked, and handed to the library.
+// --answer: its form.
 #include "tools/answers.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdlib>
-#include <string>
-
-#include "base/error.hpp"
-#include "graph/questions.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -21,37 +15,19 @@ std::string check_answer(const std::string& text) {
   return good ? "" : fmt::format("({}) is neither QUESTION=yes nor QUESTION=no.", text);
 }
 
-void add_to_environment(const std::string& answer) {
-  const char* const before = std::getenv("RLX_ANSWERS");
-  const std::string all = before ? std::string(before) + "\n" + answer : answer;
-  setenv("RLX_ANSWERS", all.c_str(), 1);
-}
-
 }  // namespace
 
-void add_answer_option(CLI::App& app) {
-  app.add_option_function<std::string>(
-         "--answer", add_to_environment,
-         "QUESTION=yes or QUESTION=no: the answer to a fusion question, as explain names it, "
-         "whatever the gate says")
-      ->check(check_answer)
-      ->trigger_on_parse()
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+std::pair<std::string, bool> split_answer(const std::string& option) {
+  const std::size_t at = option.rfind('=');
+  return {option.substr(0, at), option.substr(at + 1) == "yes"};
 }
 
-Status check_answers(const CompiledGraph& program) {
-  const char* const answers = std::getenv("RLX_ANSWERS");
-  if (!answers) return {};
-  const Result<Explanation> plan = program.explain();
-  if (!plan.ok()) return {};
-  for (const auto& [question, answer] : answers_of(answers)) {
-    const auto is_it = [&](const FusionQuestion& asked) { return asked.what == question; };
-    if (std::ranges::none_of(plan->questions, is_it))
-      return bad_input("The plan asks no question ({}); rlx explain names those that it asks.",
-                       question);
-  }
-  return {};
+void add_answer_option(CLI::App& app, ModelOptions& options) {
+  app.add_option("--answer", options.answers,
+                 "QUESTION=yes or QUESTION=no: the answer to a fusion question, as explain names "
+                 "it, whatever the gate says")
+      ->check(check_answer)
+      ->allow_extra_args(false);
 }
 
 }  // namespace rlx::tools

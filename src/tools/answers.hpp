@@ -1,20 +1,17 @@
 // --answer: answers to fusion questions, for verbs that look at plans.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include <string>
+#include <utility>
 
-#include "rlx/runtime.hpp"
+#include "tools/options.hpp"
 
 namespace rlx::tools {
 
-/// Adds --answer QUESTION=yes|no, which may come several times. The library reads such answers from
-/// RLX_ANSWERS, one a line; the option adds to it.
-void add_answer_option(CLI::App& app);
+/// Adds --answer QUESTION=yes|no, which may come several times.
+void add_answer_option(CLI::App& app, ModelOptions& options);
 
-/// Errors: an answer to a question that the program's plan did not ask. A program that data splits
-/// is not checked: its parts are planned when they run.
-Status check_answers(const CompiledGraph& program);
+/// "QUESTION=yes" as question and answer; the command line has checked the form.
+std::pair<std::string, bool> split_answer(const std::string& option);
 
 }  // namespace rlx::tools

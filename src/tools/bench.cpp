@@ -221,7 +221,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time a model");
   add_model_options(*command, *options);
-  add_answer_option(*command);
+  add_answer_option(*command, *options);
   command->add_option("--seconds", options->seconds, "Seconds to sample for (default 1)")
       ->check(CLI::PositiveNumber);
   command->add_option("--runs", options->runs, "Exactly so many timed runs")

@@ -130,7 +130,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand("explain", "The plan of a model, and why it is so");
   add_model_options(*command, *options);
-  add_answer_option(*command);
+  add_answer_option(*command, *options);
   command->add_flag("--measure", options->measure, "Time each kernel beside its prediction");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing");
   command->add_option("--html", options->page, "Write a page that shows the plan");

@@ -135,7 +135,7 @@ void add_inspect(CLI::App& app, Action& action) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Look into a model");
   add_model_options(*command, *options);
-  add_answer_option(*command);
+  add_answer_option(*command, *options);
   command->add_option("--stage", options->stage, "hir, mir or lir: the text at that stage")
       ->check([](const std::string& text) {
         const bool good = text == "hir" || text == "mir" || text == "lir";

@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "rlx/ops.hpp"
-#include "tools/answers.hpp"
 #include "tools/noise.hpp"
 #include "tools/sound_input.hpp"
 
@@ -301,7 +300,6 @@ Result<CompiledGraph> compile_model(const ModelOptions& options, const PreparedM
   }
   Session session(options.device_asked(), options.session_options());
   RLX_ASSIGN(CompiledGraph program, session.compile(model.graph, compile));
-  RLX_TRY(check_answers(program));
   for (const auto& [name, value] : model.params) {
     RLX_TRY(program.set_param_typed(name, {value.data(), value.bytes()}, value.dtype()));
   }

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <optional>
 
+#include "tools/answers.hpp"
+
 namespace rlx::tools {
 namespace {
 
@@ -66,6 +68,7 @@ CompileOptions ModelOptions::compile_options() const {
   CompileOptions options;
   options.precision = precision_named(precision).value_or(Precision::f32);
   options.exact = exact;
+  for (const std::string& answer : answers) options.answers.insert(split_answer(answer));
   return options;
 }
 

@@ -63,5 +63,17 @@ TEST(SittingOut, a_good_job_by_luck_changes_nothing_and_a_quiet_time_clears_the_
   EXPECT_FALSE(worker.is_out(1504ms + 20ms));
 }
 
+TEST(SittingOut, who_gave_way_to_others_stays_out_and_never_for_less_than_before) {
+  SittingOut worker;
+  worker.note_crowd(1000ms);
+  EXPECT_FALSE(worker.is_fresh());
+  EXPECT_TRUE(worker.is_out(1319ms));
+  EXPECT_FALSE(worker.is_out(1320ms));
+  worker.stay_out(1100ms);
+  EXPECT_TRUE(worker.is_out(1319ms));
+  worker.stay_out(1500ms);
+  EXPECT_TRUE(worker.is_out(1499ms));
+}
+
 }  // namespace
 }  // namespace rlx::pool_detail

@@ -1,4 +1,7 @@
 // Generated matrix products of all shapes and types against the oracle.
+#include "codegen/host_target.hpp"
+#include "codegen/llvm/contraction_plan.hpp"
+#include "codegen/machine.hpp"
 #include "codegen/pack.hpp"
 #include "contraction_fixture.hpp"
 
@@ -26,6 +29,28 @@ TEST(ContractionMatmul, many_rows_with_a_remainder) {
       const MatmulOptions in_place{.m = m, .n = 50, .k = 5, .packed = false};
       expect_as_interpreted(matmul(in_place, target), target, 1e-5, 2);
     }
+  }
+}
+
+TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
+  const auto shares_rows = [](const MatmulOptions& options, const Target& target) {
+    const loop::Kernel kernel = matmul(options, target);
+    const ContractionPlan plan = plan_contraction(std::get<loop::Contraction>(kernel.body), f32,
+                                                  f32, PlanMachine(machine_of(target)));
+    if (options.k < 100) expect_as_interpreted(kernel, target, 1e-5, 3);
+    return plan.rows_outermost;
+  };
+  for (const Target& target : host_targets()) {
+    for (std::int64_t batch : {1, 3}) {
+      SCOPED_TRACE(batch);
+      for (std::int64_t m : {199, 212, 301}) {
+        EXPECT_TRUE(shares_rows({.m = m, .n = 167, .k = 16, .batch = batch}, target));
+      }
+      EXPECT_FALSE(shares_rows({.m = 31, .n = 167, .k = 16, .batch = batch}, target));
+    }
+    // A matrix that no core's cache holds, and one that each worker would have to pack.
+    EXPECT_FALSE(shares_rows({.m = 900, .n = 800, .k = 800}, target));
+    EXPECT_FALSE(shares_rows({.m = 301, .n = 167, .k = 16, .packed = false}, target));
   }
 }
 

@@ -271,6 +271,13 @@ TEST(DeviceChoice, close_candidates_race_once_each) {
   EXPECT_EQ(choice.device, Device::rocm);
   EXPECT_THAT(choice.reason, HasSubstr("won a race"));
   EXPECT_EQ(raced, (std::vector<Device>{Device::cuda, Device::rocm}));
+  EXPECT_THAT(choose_device(large, {.pick = DevicePolicy::Pick::race}, there,
+                            [](Device device) -> Result<double> {
+                              if (device == Device::rocm) return 1e6;
+                              return Error{ErrorKind::internal, "It is busy."};
+                            })
+                  ->reason,
+              HasSubstr("cuda failed (It is busy.), rocm 1.00 ms"));
   raced.clear();
   EXPECT_EQ(choose_device(large, {}, there, race)->device, Device::cuda);
   EXPECT_TRUE(raced.empty());

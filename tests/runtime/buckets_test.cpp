@@ -197,6 +197,50 @@ TEST_F(Buckets, what_mixes_rows_is_refused) {
       "The ladder of buckets (8,4) does not ascend.");
 }
 
+/// What rows do not reach may not follow their number either, at no size up to the largest.
+TEST_F(Buckets, what_depends_on_the_number_of_rows_is_refused) {
+  const auto refused = [&](const auto& result_of) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {"rows", 16});
+    graph.output("y", result_of(graph, x));
+    return message(BucketedCompileCache::make(session, graph, {.symbol = "rows", .largest = 32}));
+  };
+  const auto numbers = [](Graph& graph, std::int64_t value) {
+    return graph.constant(Tensor::of<std::int64_t>({1}, {value}));
+  };
+  const auto added = [](Graph& graph, Op op, const Values& inputs) {
+    return graph.add(std::move(op), inputs)[0];
+  };
+  const auto rows_of = [&](Graph& graph, Value x) {
+    return slice(added(graph, op::ShapeOf{}, {x}), {0}, {1});
+  };
+  // x[from:], and x and the sum of w[:rows].
+  const auto behind = [&](std::int64_t from) {
+    return [&, from](Graph& graph, Value x) {
+      return added(graph, op::DynamicSliceRange{},
+                   {x, numbers(graph, from), numbers(graph, op::slice_end), numbers(graph, 0)});
+    };
+  };
+  const auto sum_before = [&](std::int64_t all) {
+    return [&, all](Graph& graph, Value x) {
+      const Value w = graph.param("w", f32, {all, 16}, noise({all, 16}, 3));
+      const Value head = added(graph, op::DynamicSliceRange{},
+                               {w, numbers(graph, 0), rows_of(graph, x), numbers(graph, 0)});
+      return x + sum(head, {0});
+    };
+  };
+  EXPECT_EQ(refused([](Graph&, Value x) { return x + x; }), "no error");
+  EXPECT_THAT(refused(behind(-10)), HasSubstr("slice mixes rows"));
+  EXPECT_THAT(refused(behind(-20)), HasSubstr("slice mixes rows")) << "12 rows are whole, 32 not";
+  EXPECT_EQ(refused(behind(-64)), "no error");
+  EXPECT_THAT(refused(sum_before(10)),
+              HasSubstr("The graph has other nodes for another value of (rows)."));
+  EXPECT_THAT(refused(sum_before(64)), HasSubstr("slice depends on the value of (rows)."));
+  EXPECT_THAT(
+      refused([&](Graph& graph, Value x) { return x * reshape(cast(rows_of(graph, x), f32), {}); }),
+      HasSubstr("A constant of the graph depends on (rows)."));
+}
+
 TEST_F(Buckets, masks_allow_what_they_hide) {
   Graph graph;
   const Value x = graph.input("x", f32, {"rows", 4});

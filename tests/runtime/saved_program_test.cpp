@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -186,6 +187,37 @@ TEST_F(SavedProgram, weights_are_the_files_own_pages) {
   EXPECT_GE(mapped, wide * wide * 4 / 1024);
   EXPECT_GT(resident, 0);
   EXPECT_EQ(own, 0);
+}
+
+TEST_F(SavedProgram, answers_to_fusion_questions_decide_it) {
+  const auto answer_of = [](const CompiledGraph& made, const std::string& what) {
+    const std::vector<FusionQuestion> asked = made.explain().value().questions;
+    const auto found = std::ranges::find(asked, what, &FusionQuestion::what);
+    return found != asked.end() && found->fused;
+  };
+  const std::vector<FusionQuestion> asked = program->explain().value().questions;
+  const auto fused = std::ranges::find(asked, true, &FusionQuestion::fused);
+  ASSERT_NE(fused, asked.end());
+  CompileOptions options = four_rows;
+  options.answers[fused->what] = false;
+  AotCache cache = AotCache::open(session, folder.path("cache")).value();
+  CompileCache programs(session, model());
+  for (const CompileOptions& each : {four_rows, options}) {
+    ASSERT_TRUE(cache.get(model(), each).ok());
+    ASSERT_TRUE(programs.get(each).ok());
+  }
+  EXPECT_EQ(cache.misses(), 2) << "they are other programs";
+  EXPECT_EQ(programs.misses(), 2u);
+  CompiledGraph loaded = cache.get(model(), options).value();
+  EXPECT_EQ(cache.hits(), 1);
+  EXPECT_TRUE(answer_of(cache.get(model(), four_rows).value(), fused->what));
+  EXPECT_FALSE(answer_of(loaded, fused->what));
+  ASSERT_TRUE(loaded.set_param("b", std::vector<float>(48, 0.25f)).ok());
+  const std::vector<float> values = run(loaded);
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-4);
+  options.answers["what else"] = true;
+  EXPECT_EQ(message(session.compile(model(), options)),
+            "The plan asks no question (what else); rlx explain names those that it asks.");
 }
 
 TEST_F(SavedProgram, a_cache_of_them_knows_content) {

@@ -3,6 +3,7 @@
 #include "codegen/llvm/contraction.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
@@ -297,21 +298,34 @@ class ContractionEmitter {
     });
   }
 
-  /// Items run over row groups first, so that a worker meets the same panel many times.
+  /// Batch, column block and row group of an item. Items run over row groups first, so that a
+  /// worker meets the same panel many times, or over columns, so that it meets the same rows.
+  std::array<Value*, 3> parts_of(Value* item) {
+    if (plan_.whole_rows) {
+      const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups});
+      return {at[0], nullptr, at[1]};
+    }
+    if (plan_.rows_outermost) {
+      const Values at =
+          emit_coordinates(emitter_, item, {plan_.row_groups, plan_.batches, plan_.column_blocks});
+      return {at[1], at[2], at[0]};
+    }
+    const Values at =
+        emit_coordinates(emitter_, item, {plan_.batches, plan_.column_blocks, plan_.row_groups});
+    return {at[0], at[1], at[2]};
+  }
+
   void emit_item(Value* item) {
     if (copy_lines_) return emit_segments(item);
-    const Integers extents = plan_.whole_rows
-                                 ? Integers{plan_.batches, plan_.row_groups}
-                                 : Integers{plan_.batches, plan_.column_blocks, plan_.row_groups};
-    const Values at = emit_coordinates(emitter_, item, extents);
-    batch_ = at[0];
-    first_block_ = builder_.CreateMul(at.back(), builder_.getInt64(plan_.group_blocks));
+    const auto [batch, column_block, group] = parts_of(item);
+    batch_ = batch;
+    first_block_ = builder_.CreateMul(group, builder_.getInt64(plan_.group_blocks));
     last_block_ = builder_.CreateBinaryIntrinsic(
         llvm::Intrinsic::smin,
         builder_.CreateAdd(first_block_, builder_.getInt64(plan_.group_blocks)),
         builder_.getInt64(plan_.row_blocks));
     emit_batch_bases();
-    if (!plan_.whole_rows) return emit_column_block(at[1]);
+    if (!plan_.whole_rows) return emit_column_block(column_block);
     emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.column_blocks), 1,
                   [&](Value* block) { emit_column_block(block); });
     Value* before = builder_.CreateMul(batch_, builder_.getInt64(plan_.rows));

@@ -87,6 +87,12 @@ llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
 /// B, whose columns beyond columns_left must not be read.
 llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail);
 
+/// In a part as emit_row_block makes it: the epilogue's nodes and stores over `rows` rows of
+/// accumulators, `sums` by row and vector of columns. `masks` by vector; null: all columns count.
+void emit_register_epilogue(const ContractionContext& context, PartFunction& part,
+                            std::int64_t rows, const std::vector<llvm::Value*>& sums,
+                            const std::vector<llvm::Value*>& masks);
+
 /// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,
 /// widened to the accumulator type. Columns beyond columns_left hold anything.
 llvm::Function* emit_panel_copy(const ContractionContext& context);

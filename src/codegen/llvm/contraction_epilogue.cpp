@@ -1,5 +1,5 @@
 // The epilogue: the contraction's scalar nodes over a tile of accumulators just stored, a row at a
-// time, one or two registers of columns at a time.
+// time, one or two registers of columns at a time; or over accumulators still in their registers.
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -134,7 +134,121 @@ class TileEpilogue {
   std::vector<PartialAddress> addresses_;  ///< as accesses_, in the current row
 };
 
+/// The nodes on each register of accumulators, without the way through the tile.
+class RegisterEpilogue {
+ public:
+  RegisterEpilogue(const ContractionContext& context, PartFunction& part, std::int64_t rows,
+                   const Values& masks)
+      : context_(context),
+        plan_(context.plan),
+        part_(part),
+        emitter_(part.emitter()),
+        builder_(emitter_.builder),
+        rows_(rows),
+        masks_(masks) {}
+
+  void emit(const Values& sums) {
+    const loop::Contraction& contraction = context_.contraction;
+    part_.load_buffers(4);
+    std::vector<EpilogueAddress> addresses;
+    for (const loop::Access& access : contraction.accesses) {
+      addresses.push_back(epilogue_address(access));
+    }
+    for (const loop::Store& store : contraction.stores) {
+      addresses.push_back(epilogue_address(store.access));
+    }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      if (!plan_.one_height || r + 1 < rows_) {
+        emit_row(sums, addresses, r);
+        continue;
+      }
+      // In a short block the last row belongs to the next one.
+      Value* first_tall = builder_.getInt64(plan_.short_blocks * plan_.block_rows);
+      emitter_.when(builder_.CreateICmpSGE(part_.argument(3), first_tall),
+                    [&] { emit_row(sums, addresses, r); });
+    }
+  }
+
+ private:
+  /// An access of the epilogue at the block's first element, and its steps in bytes.
+  struct EpilogueAddress {
+    Value* first = nullptr;
+    std::int64_t row_step = 0, column_step = 0;
+  };
+
+  EpilogueAddress epilogue_address(const loop::Access& access) {
+    const loop::Contraction& contraction = context_.contraction;
+    const auto bytes =
+        static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[access.buffer].dtype));
+    const auto first_m =
+        access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
+    Integers batch_steps(access.strides.begin(), first_m);
+    for (std::int64_t& step : batch_steps) step *= bytes;
+    // The rows are one dim here, or none.
+    const auto rows =
+        merge_dims(contraction.m_extents, {Integers(first_m, access.strides.end() - 1)});
+    EpilogueAddress address;
+    address.row_step = rows.empty() ? 0 : rows[0].guards[0] * bytes;
+    address.column_step = access.strides.back() * bytes;
+    Value* offset = emit_linear_sums(emitter_, part_.argument(2), contraction.batch_extents,
+                                     {batch_steps}, {access.offset * bytes})[0];
+    Value* column = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(6));
+    const auto moved = [&](Value* index, std::int64_t step) {
+      return builder_.CreateAdd(offset, builder_.CreateMul(index, builder_.getInt64(step)));
+    };
+    offset = moved(part_.argument(3), address.row_step);
+    offset = moved(column, address.column_step);
+    address.first = bytes_at(emitter_.buffers[access.buffer], offset);
+    return address;
+  }
+
+  void emit_row(const Values& sums, const std::vector<EpilogueAddress>& addresses, std::int64_t r) {
+    const loop::Contraction& contraction = context_.contraction;
+    const std::size_t loads = contraction.accesses.size();
+    Point point;
+    point.index.assign(contraction.stores[0].access.strides.size(), builder_.getInt64(0));
+    point.vector_dim = static_cast<int>(point.index.size()) - 1;
+    point.lanes = plan_.lanes;
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
+      std::vector<PartialAddress> places;
+      for (const EpilogueAddress& address : addresses) {
+        const std::int64_t at = r * address.row_step + v * plan_.lanes * address.column_step;
+        places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
+      }
+      point.mask = masks_[v];
+      PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
+                                 contraction.error_buffer);
+      expression.set_addresses({places.data(), loads});
+      expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
+      for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
+        expression.store(contraction.stores[i], places[loads + i]);
+      }
+    }
+  }
+
+  Value* bytes_at(Value* pointer, Value* offset) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  }
+  Value* bytes_at(Value* pointer, std::int64_t offset) {
+    return offset == 0 ? pointer : bytes_at(pointer, builder_.getInt64(offset));
+  }
+
+  const ContractionContext& context_;
+  const ContractionPlan& plan_;
+  PartFunction& part_;
+  Emitter& emitter_;
+  llvm::IRBuilder<>& builder_;
+  std::int64_t rows_;
+  const Values& masks_;  ///< by vector; null: all columns are there
+};
+
 }  // namespace
+
+void emit_register_epilogue(const ContractionContext& context, PartFunction& part,
+                            std::int64_t rows, const std::vector<llvm::Value*>& sums,
+                            const std::vector<llvm::Value*>& masks) {
+  RegisterEpilogue(context, part, rows, masks).emit(sums);
+}
 
 llvm::Function* emit_tile_epilogue(const ContractionContext& context) {
   llvm::Type* pointer = context.emitter.builder.getPtrTy();

@@ -1,11 +1,10 @@
 // The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
 // outer tap. Rows whose taps may fall outside of A read a line of zeros there.
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include <algorithm>
 #include <bit>
 
 #include "codegen/llvm/contraction.hpp"
+#include "codegen/llvm/contraction_products.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 #include "codegen/llvm/vector_math.hpp"
 
@@ -30,8 +29,8 @@ class RowBlock {
         part_(part),
         emitter_(part.emitter()),
         builder_(emitter_.builder),
+        products_(context, emitter_),
         rows_(rows),
-        group_(context.plan.unit),
         tail_(tail) {
     const DType accumulator = context.contraction.accumulator;
     a_bytes_ = static_cast<std::int64_t>(size_of(context.a_dtype()));
@@ -276,12 +275,12 @@ class RowBlock {
     const std::int64_t b_step = inner.column * b_bytes_;
     if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
     for (std::int64_t u = 0; u < rest; ++u) {
-      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, sums);
+      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, plan_.unit, sums);
     }
-    if (inner.extent % plan_.unit == 0) return sums;
-    group_ = inner.extent % plan_.unit;
-    emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest % sets_, sums);
-    group_ = plan_.unit;
+    const std::int64_t left = inner.extent % plan_.unit;
+    if (left > 0)
+      emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest % sets_, left,
+                sums);
     return sums;
   }
 
@@ -308,7 +307,7 @@ class RowBlock {
     }
     for (std::int64_t u = 0; u < unroll_; ++u) {
       emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u % sets_,
-                sums);
+                plan_.unit, sums);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
@@ -328,119 +327,26 @@ class RowBlock {
     a_offset = a_offset ? builder_.CreateAdd(a_offset, passed) : passed;
   }
 
-  /// One k: the columns' registers, then for each row a broadcast and its multiply-adds.
+  /// One k, or a group of `group`: the columns' registers, then for each row a broadcast and its
+  /// multiply-adds.
   void emit_step(const Values& pointers, Value* a_offset, std::int64_t a_at, Value* columns,
-                 std::int64_t b_at, std::int64_t set, Values& sums) {
-    const DType type = plan_.unit > 1 ? DType::i32 : context_.contraction.accumulator;
+                 std::int64_t b_at, std::int64_t set, std::int64_t group, Values& sums) {
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);
-      b.push_back(context_.packed_byte_pairs()
-                      ? emit_byte_pairs(at)
-                      : emit_widening_load(emitter_, context_.column_dtype(), type, at, plan_.lanes,
-                                           tail_ ? vector_masks_[v] : nullptr));
+      b.push_back(products_.columns(at, tail_ ? vector_masks_[v] : nullptr));
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
       const bool one = pointers.size() == 1;
       Value* at = pointers[one ? 0 : r];
       if (a_offset) at = bytes_at(at, a_offset);
       at = bytes_at(at, a_at + (row_distances_.empty() ? 0 : row_distances_[r]));
-      Value* a = splat(emitter_, emit_a(at), plan_.lanes);
+      Value* a = splat(emitter_, products_.element(at, group), plan_.lanes);
       for (unsigned v = 0; v < plan_.vectors; ++v) {
         Value*& sum = sums[(set * rows_ + r) * plan_.vectors + v];
-        sum = add_products(sum, a, b[v]);
+        sum = products_.add(sum, a, b[v]);
       }
     }
-  }
-
-  /// A register of columns, two k each, widened from bytes: a panel is always whole.
-  Value* emit_byte_pairs(Value* at) {
-    const unsigned count = 2 * plan_.lanes;
-    llvm::Type* bytes = llvm::FixedVectorType::get(builder_.getInt8Ty(), count);
-    llvm::Type* words = llvm::FixedVectorType::get(builder_.getInt16Ty(), count);
-    Value* loaded = builder_.CreateAlignedLoad(bytes, at, llvm::Align(1));
-    Value* wide = context_.b_dtype() == DType::i8 ? builder_.CreateSExt(loaded, words)
-                                                  : builder_.CreateZExt(loaded, words);
-    return builder_.CreateBitCast(wide,
-                                  llvm::FixedVectorType::get(builder_.getInt32Ty(), plan_.lanes));
-  }
-
-  Value* add_products(Value* sum, Value* a, Value* b) {
-    switch (plan_.products) {
-      case Products::word_pairs: return add_pair_products(sum, a, b);
-      case Products::bf16_pairs: {
-        llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getBFloatTy(), plan_.lanes * 2);
-        return builder_.CreateIntrinsic(
-            llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
-            {sum, builder_.CreateBitCast(a, pairs), builder_.CreateBitCast(b, pairs)});
-      }
-      case Products::byte_quads:
-        return builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {sum, a, b});
-      case Products::single: break;
-    }
-    if (context_.contraction.accumulator == DType::i32)
-      return builder_.CreateAdd(sum, builder_.CreateMul(a, b));
-    return multiply_add(emitter_, a, b, sum);
-  }
-
-  /// An element of A, or a group of them in an i32: as they lie in memory, or bytes as i16. Of a
-  /// group that ends early the rest is 0.
-  Value* emit_a(Value* at) {
-    if (plan_.products == Products::bf16_pairs || plan_.products == Products::byte_quads)
-      return emit_group(at);
-    const DType accumulator = context_.contraction.accumulator;
-    if (group_ == 2 && context_.a_dtype() == DType::u8) {
-      // Both bytes at once: 0x00hh00ll.
-      Value* both = builder_.CreateAlignedLoad(builder_.getInt16Ty(), at, llvm::Align(1));
-      both = builder_.CreateZExt(both, builder_.getInt32Ty());
-      both = builder_.CreateOr(both, builder_.CreateShl(both, builder_.getInt32(8)));
-      return builder_.CreateAnd(both, builder_.getInt32(0x00ff00ff));
-    }
-    Value* low = emit_widening_load(emitter_, context_.a_dtype(), accumulator, at, 1);
-    if (plan_.unit == 1) return low;
-    low = builder_.CreateAnd(low, builder_.getInt32(0xffff));
-    if (group_ == 1) return low;
-    Value* high =
-        emit_widening_load(emitter_, context_.a_dtype(), accumulator, bytes_at(at, a_bytes_), 1);
-    return builder_.CreateOr(low, builder_.CreateShl(high, builder_.getInt32(16)));
-  }
-
-  Value* emit_group(Value* at) {
-    if (group_ == plan_.unit)
-      return builder_.CreateAlignedLoad(builder_.getInt32Ty(), at, llvm::Align(1));
-    llvm::Type* element = builder_.getIntNTy(static_cast<unsigned>(a_bytes_) * 8);
-    Value* group = builder_.getInt32(0);
-    for (std::int64_t i = 0; i < group_; ++i) {
-      Value* one = builder_.CreateAlignedLoad(element, bytes_at(at, i * a_bytes_), llvm::Align(1));
-      Value* wide = builder_.CreateZExt(one, builder_.getInt32Ty());
-      group = builder_.CreateOr(
-          group, builder_.CreateShl(wide, static_cast<std::uint64_t>(i * a_bytes_ * 8)));
-    }
-    return group;
-  }
-
-  /// sum + a.low * b.low + a.high * b.high in every lane, exact in i32.
-  Value* add_pair_products(Value* sum, Value* a, Value* b) {
-    const unsigned lanes = plan_.lanes;
-    if (emitter_.machine.vnni && lanes == 16) {
-      return builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpwssd_512, {}, {sum, a, b});
-    }
-    llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getInt16Ty(), lanes * 2);
-    if (!emitter_.machine.pair_products) {
-      const auto half = [&](Value* of, bool high) {
-        Value* moved = high ? of : builder_.CreateShl(of, 16);
-        return builder_.CreateAShr(moved, 16);
-      };
-      Value* low = builder_.CreateMul(half(a, false), half(b, false));
-      Value* high = builder_.CreateMul(half(a, true), half(b, true));
-      return builder_.CreateAdd(sum, builder_.CreateAdd(low, high));
-    }
-    const auto multiply = lanes == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
-                          : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
-                                       : llvm::Intrinsic::x86_sse2_pmadd_wd;
-    Value* products = builder_.CreateIntrinsic(
-        multiply, {}, {builder_.CreateBitCast(a, pairs), builder_.CreateBitCast(b, pairs)});
-    return builder_.CreateAdd(sum, products);
   }
 
   void emit_stores(Values& sums) {
@@ -451,7 +357,8 @@ class RowBlock {
       sum = accumulator == DType::i32 ? builder_.CreateAdd(sum, sums[i])
                                       : builder_.CreateFAdd(sum, sums[i]);
     }
-    if (context_.register_epilogue()) return emit_epilogue(sums);
+    if (context_.register_epilogue())
+      return emit_register_epilogue(context_, part_, rows_, sums, vector_masks_);
     for (std::int64_t r = 0; r < rows_; ++r) {
       for (unsigned v = 0; v < plan_.vectors; ++v) {
         const std::int64_t at = r * plan_.block_columns + v * plan_.lanes;
@@ -461,93 +368,13 @@ class RowBlock {
     }
   }
 
-  /// An access of the epilogue at the block's first element, and its steps in bytes.
-  struct EpilogueAddress {
-    Value* first = nullptr;
-    std::int64_t row_step = 0, column_step = 0;
-  };
-
-  EpilogueAddress epilogue_address(const loop::Access& access) {
-    const loop::Contraction& contraction = context_.contraction;
-    const auto bytes =
-        static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[access.buffer].dtype));
-    const auto first_m =
-        access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
-    Integers batch_steps(access.strides.begin(), first_m);
-    for (std::int64_t& step : batch_steps) step *= bytes;
-    // The rows are one dim here, or none.
-    const auto rows =
-        merge_dims(contraction.m_extents, {Integers(first_m, access.strides.end() - 1)});
-    EpilogueAddress address;
-    address.row_step = rows.empty() ? 0 : rows[0].guards[0] * bytes;
-    address.column_step = access.strides.back() * bytes;
-    Value* offset = emit_linear_sums(emitter_, part_.argument(2), contraction.batch_extents,
-                                     {batch_steps}, {access.offset * bytes})[0];
-    Value* column = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(6));
-    const auto moved = [&](Value* index, std::int64_t step) {
-      return builder_.CreateAdd(offset, builder_.CreateMul(index, builder_.getInt64(step)));
-    };
-    offset = moved(part_.argument(3), address.row_step);
-    offset = moved(column, address.column_step);
-    address.first = bytes_at(emitter_.buffers[access.buffer], offset);
-    return address;
-  }
-
-  /// The epilogue's nodes on each register of accumulators, and their stores.
-  void emit_epilogue(const Values& sums) {
-    const loop::Contraction& contraction = context_.contraction;
-    part_.load_buffers(4);
-    std::vector<EpilogueAddress> addresses;
-    for (const loop::Access& access : contraction.accesses) {
-      addresses.push_back(epilogue_address(access));
-    }
-    for (const loop::Store& store : contraction.stores) {
-      addresses.push_back(epilogue_address(store.access));
-    }
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      if (!plan_.one_height || r + 1 < rows_) {
-        emit_epilogue_row(sums, addresses, r);
-        continue;
-      }
-      // In a short block the last row belongs to the next one.
-      Value* first_tall = builder_.getInt64(plan_.short_blocks * plan_.block_rows);
-      emitter_.when(builder_.CreateICmpSGE(part_.argument(3), first_tall),
-                    [&] { emit_epilogue_row(sums, addresses, r); });
-    }
-  }
-
-  void emit_epilogue_row(const Values& sums, const std::vector<EpilogueAddress>& addresses,
-                         std::int64_t r) {
-    const loop::Contraction& contraction = context_.contraction;
-    const std::size_t loads = contraction.accesses.size();
-    Point point;
-    point.index.assign(contraction.stores[0].access.strides.size(), builder_.getInt64(0));
-    point.vector_dim = static_cast<int>(point.index.size()) - 1;
-    point.lanes = plan_.lanes;
-    for (unsigned v = 0; v < plan_.vectors; ++v) {
-      std::vector<PartialAddress> places;
-      for (const EpilogueAddress& address : addresses) {
-        const std::int64_t at = r * address.row_step + v * plan_.lanes * address.column_step;
-        places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
-      }
-      point.mask = vector_masks_[v];
-      PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
-                                 contraction.error_buffer);
-      expression.set_addresses({places.data(), loads});
-      expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
-      for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
-        expression.store(contraction.stores[i], places[loads + i]);
-      }
-    }
-  }
-
   const ContractionContext& context_;
   const ContractionPlan& plan_;
   PartFunction& part_;
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
+  ProductEmitter products_;
   std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
-  std::int64_t group_ = 1;  ///< k of the step in work: the plan's unit, or what is left of a run
   bool tail_;
   llvm::Type* vector_type_ = nullptr;
   Values vector_masks_, row_pointers_;

@@ -206,10 +206,32 @@ void plan_line_items(ContractionPlan& plan) {
   plan.work_items = plan.batches * plan.row_groups;
 }
 
+/// Whether workers share out the rows instead of the columns. The steps around share rows out as
+/// well, so what a worker reads lies in its own cache; with columns shared out all but its part of
+/// A comes out of the others' caches, which costs several times as much as the shared one, above
+/// all where the system has put the workers far apart. The price is that each walks over all of B.
+bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+                    const ContractionPlan& plan) {
+  constexpr std::int64_t cached_bytes = 512 * 1024;  // of L2
+  constexpr std::int64_t least_blocks = 4;           // else the group in the middle is too much
+  if (!contraction.b_packed || plan.whole_rows || plan.batches * plan.column_blocks == 1 ||
+      plan.row_blocks < least_blocks)
+    return false;
+  const auto bytes = [](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); };
+  // Neighbouring taps of a convolution read the same elements.
+  const AddressDim& inner = plan.k.back();
+  const std::int64_t width = inner.a == 1 ? inner.extent : plan.depth;
+  const std::int64_t a_bytes = plan.batches * plan.rows * width * bytes(a_dtype);
+  const std::int64_t b_bytes = plan.batches * plan.columns * plan.depth * bytes(b_dtype);
+  return b_bytes <= std::min(a_bytes, cached_bytes);
+}
+
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
-void plan_items(const loop::Contraction& contraction, ContractionPlan& plan) {
-  constexpr std::int64_t least_operations = 500'000;
+void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+                ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
+  plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, plan);
+  const std::int64_t least_operations = plan.rows_outermost ? 200'000 : 500'000;
   // Each group of whole rows copies all of an unpacked B, so there should be few of them.
   const bool copies = plan.whole_rows && plan.column_source == ColumnSource::scratch;
   const std::int64_t wanted_items = copies ? 16 : 64;
@@ -229,7 +251,16 @@ void plan_items(const loop::Contraction& contraction, ContractionPlan& plan) {
   }
   groups = std::clamp<std::int64_t>(groups, 1, plan.row_blocks);
   plan.group_blocks = (plan.row_blocks + groups - 1) / groups;
-  if (!plan.whole_rows) plan.group_blocks = std::max(plan.group_blocks, least_blocks);
+  if (plan.rows_outermost) {
+    // The group in the middle falls to two workers: many groups make it a small one.
+    constexpr std::int64_t wanted_groups = 16;
+    plan.group_blocks =
+        std::min(plan.group_blocks, (plan.row_blocks + wanted_groups - 1) / wanted_groups);
+    plan.group_blocks =
+        std::max(plan.group_blocks, std::min(least_blocks, (plan.row_blocks + 7) / 8));
+  } else if (!plan.whole_rows) {
+    plan.group_blocks = std::max(plan.group_blocks, least_blocks);
+  }
   plan.group_blocks = std::min(plan.group_blocks, plan.row_blocks);
   plan.row_groups = (plan.row_blocks + plan.group_blocks - 1) / plan.group_blocks;
   plan.work_items = plan.row_groups * others;
@@ -286,7 +317,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   if (plan.line.segments > 0) {
     plan_line_items(plan);
   } else {
-    plan_items(contraction, plan);
+    plan_items(contraction, a_dtype, b_dtype, plan);
   }
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);

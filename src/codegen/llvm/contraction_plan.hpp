@@ -88,6 +88,9 @@ struct ContractionPlan {
   /// Work items: row groups of so many row blocks, with lines of so many segments.
   std::int64_t group_blocks = 1, row_groups = 1;
   bool whole_rows = false;  ///< an item covers all columns of its rows (a row epilogue follows)
+  /// Items walk over the batches and columns of one row group after the other: a worker gets a
+  /// range of rows, and most of what it reads there it wrote itself.
+  bool rows_outermost = false;
   std::int64_t work_items = 1;
 
   bool tail() const { return columns % block_columns != 0; }

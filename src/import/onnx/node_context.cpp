@@ -2,10 +2,11 @@
 #include "import/onnx/node_context.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "import/onnx/importer.hpp"
 #include "import/onnx/tensor_data.hpp"
+#include "rlx/folding.hpp"
 #include "rlx/mapped.hpp"
 
 namespace rlx::onnx {
@@ -15,75 +16,28 @@ namespace {
 constexpr std::int64_t max_folded_elements = 1 << 16;
 constexpr std::size_t max_attribute_tensors = 1;
 
-float half_to_float(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31u;
-  const std::uint32_t fraction = bits & 1023u;
-  if (exponent == 0) {
-    const float value = std::ldexp(static_cast<float>(fraction), -24);
-    return sign ? -value : value;
-  }
-  const std::uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
-float bfloat_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-template <class T, class Out>
-void append(const Tensor& tensor, std::vector<Out>& out) {
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    T value;
-    std::memcpy(&value, tensor.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-    out.push_back(static_cast<Out>(value));
-  }
-}
-
-template <class Out>
-bool append_integers(const Tensor& tensor, std::vector<Out>& out) {
-  switch (tensor.dtype()) {
-    case DType::i8:
-    case DType::i4:
-    case DType::i2: append<std::int8_t>(tensor, out); return true;
-    case DType::i16: append<std::int16_t>(tensor, out); return true;
-    case DType::i32: append<std::int32_t>(tensor, out); return true;
-    case DType::i64: append<std::int64_t>(tensor, out); return true;
-    case DType::u8:
-    case DType::u4:
-    case DType::u2:
-    case DType::boolean: append<std::uint8_t>(tensor, out); return true;
-    case DType::u16: append<std::uint16_t>(tensor, out); return true;
-    case DType::u32: append<std::uint32_t>(tensor, out); return true;
-    case DType::u64: append<std::uint64_t>(tensor, out); return true;
-    default: return false;
-  }
+/// The elements as those of another dtype, by the op that casts.
+Tensor as_dtype(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return aligned(tensor);
+  Graph graph;
+  const Value value = cast(graph.constant(aligned(tensor)), dtype);
+  return graph.constant_value(value.id(), std::numeric_limits<std::int64_t>::max()).value();
 }
 
 }  // namespace
 
 std::vector<double> reals_of(const Tensor& tensor) {
-  std::vector<double> out;
-  std::vector<std::uint16_t> bits;
-  if (tensor.dtype() == f32) {
-    append<float>(tensor, out);
-  } else if (tensor.dtype() == f64) {
-    append<double>(tensor, out);
-  } else if (tensor.dtype() == f16 || tensor.dtype() == bf16) {
-    append<std::uint16_t>(tensor, bits);
-    const auto widen = tensor.dtype() == f16 ? half_to_float : bfloat_to_float;
-    for (const std::uint16_t b : bits) out.push_back(widen(b));
-  } else if (!append_integers(tensor, out)) {
+  if (is_complex(tensor.dtype()))
     fail_unsupported("Numbers of the type {} cannot be read here.", name_of(tensor.dtype()));
-  }
-  return out;
+  const Tensor reals = as_dtype(tensor, f64);
+  return {reals.as<double>().begin(), reals.as<double>().end()};
 }
 
 Axes integers_of(const Tensor& tensor) {
-  Axes out;
-  if (!append_integers(tensor, out)) {
+  if (!is_integer(tensor.dtype()) && tensor.dtype() != boolean)
     fail("Integers are wanted here, not {}.", name_of(tensor.dtype()));
-  }
-  return out;
+  const Tensor integers = as_dtype(tensor, i64);
+  return {integers.as<std::int64_t>().begin(), integers.as<std::int64_t>().end()};
 }
 
 std::int64_t normal_axis(std::int64_t axis, int rank) {
@@ -158,8 +112,7 @@ Value NodeContext::folded(Value value) const {
     if (!has(i)) continue;
     if (is_sequence(i) || !graph().node(in(i).id()).op.is<op::Constant>()) return value;
   }
-  // Products multiply quantised weights as the bytes that they are.
-  if (graph().node(value.id()).op.is<op::Dequantize>()) return value;
+  if (stays_quantised(graph().node(value.id()))) return value;
   if (value.type().is_static() && value.type().elements() > max_folded_elements) return value;
   auto constant = graph().constant_value(value.id(), max_folded_elements);
   return constant ? graph().constant(*std::move(constant)) : value;

@@ -1,0 +1,66 @@
+// Programs on a machine with more to do than cores give what they give on a free one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "rlx/ops.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx {
+namespace {
+
+Tensor ramp(const Dims& dims) {
+  std::vector<float> values(static_cast<std::size_t>(element_count(dims)));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(static_cast<int>(i * 7 % 23) - 11) * 0.0625F;
+  return Tensor::of<float>(dims, std::span<const float>(values));
+}
+
+/// Products with sums and largest values between them: each reads all that the last one wrote.
+Graph layers() {
+  Graph graph;
+  Value x = graph.input("x", f32, {384, 384});
+  for (int i = 0; i < 6; ++i) {
+    const Value weight = graph.constant(ramp({384, 384}));
+    x = softmax(matmul(x, weight), {1}) + x;
+  }
+  graph.output("y", x);
+  return graph;
+}
+
+// Whether runs are loose depends on the machine: what they give must not.
+TEST(Crowded, results_are_those_of_a_free_machine) {
+  const Graph graph = layers();
+  const Tensor input = ramp({384, 384});
+  SessionOptions options;
+  options.threads = 2;
+  Session session(Device::cpu, options);
+  CompiledGraph program = session.compile(graph).value();
+  const Outputs wanted = program.run({{"x", input}}).value();
+
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency() / 2); ++i) {
+    others.emplace_back([&] {
+      while (!ends.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  int wrong = 0;
+  for (int run = 0; run < 40; ++run) {
+    const Outputs got = program.run({{"x", input}}).value();
+    wrong +=
+        std::memcmp(got[0].data(), wanted[0].data(), static_cast<std::size_t>(got[0].bytes())) != 0;
+  }
+  ends = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace rlx
