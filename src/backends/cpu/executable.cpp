@@ -2,7 +2,6 @@
 #include "backends/cpu/executable.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "base/cancel_scope.hpp"
@@ -255,63 +254,6 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
     }
   });
   return outcome();
-}
-
-namespace {
-
-/// The mean of the middle half: clocks tick in steps of many ns, which a median cannot see through.
-double middle_mean(std::vector<double>& samples) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t first = samples.size() / 4, last = samples.size() - first;
-  double sum = 0;
-  for (std::size_t i = first; i < last; ++i) sum += samples[i];
-  return sum / static_cast<double>(last - first);
-}
-
-}  // namespace
-
-Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs,
-                                                      int runs) {
-  RLX_TRY(check_ready());
-  using Clock = std::chrono::steady_clock;
-  const auto nanoseconds = [](Clock::duration time) {
-    return std::chrono::duration<double, std::nano>(time).count();
-  };
-  // Short programs run more often, as their steps are near the clock's resolution.
-  constexpr int most_runs = 2000;
-  constexpr auto least_time = std::chrono::milliseconds(50);
-  // One list more for nothing at all: what the clock costs itself. Each worker times its own part,
-  // so that the barriers between steps, which a run has fewer of, are not in it.
-  const auto workers = static_cast<std::size_t>(std::max(program_->threads, 1));
-  std::vector<std::vector<double>> samples(steps_.size() + 1);
-  for (std::vector<double>& list : samples)
-    list.reserve(static_cast<std::size_t>(std::max(runs, most_runs)));
-  std::vector<std::vector<double>> own(workers, std::vector<double>(samples.size()));
-  const auto begin = Clock::now();
-  for (int run = 0; run < runs || (run < most_runs && Clock::now() - begin < least_time); ++run) {
-    set_inputs(inputs);
-    program_->shared->pool->run_team(program_->threads, [&](int worker, Team& team) {
-      std::vector<double>& times = own[static_cast<std::size_t>(worker)];
-      for (std::size_t i = 0; i < samples.size(); ++i) {
-        team.barrier();
-        const auto start = Clock::now();
-        if (i < steps_.size() && holds(steps_[i])) run_step(steps_[i], worker, &team);
-        times[i] = nanoseconds(Clock::now() - start);
-      }
-    });
-    RLX_TRY(outcome());
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      double longest = 0;
-      for (const std::vector<double>& times : own) longest = std::max(longest, times[i]);
-      samples[i].push_back(longest);
-    }
-  }
-  std::vector<double> times;
-  for (std::vector<double>& list : samples) times.push_back(middle_mean(list));
-  const double nothing = times.back();
-  times.pop_back();
-  for (double& time : times) time = std::max(time - nothing, 1.0) * 1e-3;
-  return times;
 }
 
 std::byte* CpuExecutable::state(std::string_view name) {

@@ -1,0 +1,97 @@
+// Times of single steps, such that a second measurement finds nearly the same.
+#include <algorithm>
+#include <chrono>
+
+#include "backends/cpu/executable.hpp"
+
+namespace rlx::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Samples = std::vector<double>;  ///< ns
+
+double nanoseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::nano>(time).count();
+}
+
+/// The mean of all samples that nothing interrupted. Not the median: clocks tick in steps of many
+/// ns, through which only a mean sees, and a narrow cut would keep the commoner of two ticks.
+double mean_of_uninterrupted(Samples& samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  const double most = 1.25 * *middle + 20;
+  double sum = 0, count = 0;
+  for (const double sample : samples) {
+    if (sample <= most) sum += sample, ++count;
+  }
+  return sum / count;
+}
+
+/// What a quarter of the batches stay below: others who use the machine for a while only make
+/// times longer.
+double lower_quartile(Samples& batches) {
+  const auto at = batches.begin() + static_cast<std::ptrdiff_t>(batches.size() / 4);
+  std::nth_element(batches.begin(), at, batches.end());
+  return *at;
+}
+
+}  // namespace
+
+Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs,
+                                                      int runs) {
+  RLX_TRY(check_ready());
+  constexpr std::size_t batches = 16, most_runs = 250;
+  constexpr auto least_time = std::chrono::milliseconds(200);
+  // One list more for nothing at all: what the clock costs itself. Each worker times its own part,
+  // so that the barriers between steps, which a run has fewer of, are not in it.
+  const auto workers = static_cast<std::size_t>(std::max(program_->threads, 1));
+  const std::size_t count = steps_.size() + 1;
+  std::vector<Samples> own(workers, Samples(count)), batch(count), means(count);
+  std::size_t team_size = 0;
+  const auto time_run = [&]() -> Status {
+    set_inputs(inputs);
+    program_->shared->pool->run_team(program_->threads, [&](int worker, Team& team) {
+      if (worker == 0) team_size = static_cast<std::size_t>(team.size());
+      Samples& times = own[static_cast<std::size_t>(worker)];
+      for (std::size_t i = 0; i < count; ++i) {
+        team.barrier();
+        const auto start = Clock::now();
+        if (i < steps_.size() && holds(steps_[i])) run_step(steps_[i], worker, &team);
+        times[i] = nanoseconds(Clock::now() - start);
+      }
+    });
+    return outcome();
+  };
+  RLX_TRY(time_run());  // after which all that a run needs is near
+  const auto begin = Clock::now();
+  // A team is smaller than asked for while others want its cores. Those are not the times of the
+  // plan, unless it stays so.
+  const auto counts = [&] { return team_size == workers || Clock::now() - begin > 4 * least_time; };
+  for (int done = 0; done < runs || Clock::now() - begin < least_time;) {
+    const auto start = Clock::now();
+    do {
+      RLX_TRY(time_run());
+      if (!counts()) continue;
+      ++done;
+      for (std::size_t i = 0; i < count; ++i) {
+        double longest = 0;
+        for (std::size_t worker = 0; worker < team_size; ++worker)
+          longest = std::max(longest, own[worker][i]);
+        batch[i].push_back(longest);
+      }
+    } while (batch[0].size() < most_runs && Clock::now() - start < least_time / batches);
+    if (batch[0].empty()) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      means[i].push_back(mean_of_uninterrupted(batch[i]));
+      batch[i].clear();
+    }
+  }
+  std::vector<double> times;
+  for (Samples& list : means) times.push_back(lower_quartile(list));
+  const double nothing = times.back();
+  times.pop_back();
+  for (double& time : times) time = std::max(time - nothing, 1.0) * 1e-3;
+  return times;
+}
+
+}  // namespace rlx::cpu
