@@ -97,6 +97,16 @@ void add_write(KernelWork& work, const loop::Buffer& buffer, const Residency* re
   work.crossing += moved.crossing;
 }
 
+/// What its first bytes take, by the share of them that lies at each level.
+double first_ns(const Residency& residency, const MachineModel& model) {
+  double bytes = 0, sum = 0;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    bytes += residency.bytes[level];
+    sum += residency.bytes[level] * model.first_bytes[level];
+  }
+  return bytes > 0 ? sum / bytes : 0;
+}
+
 void add_traffic(KernelWork& work, const loop::Kernel& kernel,
                  std::span<const Residency> residencies, const MachineModel& model) {
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
@@ -108,6 +118,7 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
       add_write(work, buffer, residency, bytes, model);
     } else {
       add_read(work, buffer, residency, bytes, model);
+      if (residency) work.first = std::max(work.first, first_ns(*residency, model));
     }
   }
 }
@@ -133,6 +144,7 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
       work.written[level] += traffic.written[level];
     }
     work.crossing += traffic.crossing;
+    work.first = traffic.first;
   } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
     add_contraction(work, chain->second, kernel.buffers, model);
     add_contraction(work, chain->first, kernel.buffers, model,
@@ -148,15 +160,30 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
   return work;
 }
 
-KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads, Level code) {
+namespace {
+
+/// What rows cost whose place only data tells.
+double jumps_ns(const KernelWork& work, const MachineModel& model) {
+  constexpr double beside = 0.7;  // the next row's place is known while this one is read
+  double bytes = 0, sum = 0;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    bytes += work.read[level];
+    sum += work.read[level] * model.first_bytes[level];
+  }
+  return bytes > 0 ? work.jumps * beside * sum / bytes : 0;
+}
+
+}  // namespace
+
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
+                   double code_line) {
   const double items = std::max(work.items, 1.0);
   const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
   // The worker with the most items.
   const double share = std::ceil(items / workers) / items;
   KernelTime time;
   time.compute = work.compute * share + work.copied;
-  time.overhead = model.kernel + work.overhead * share +
-                  work.code_lines * model.code_line[static_cast<std::size_t>(code)];
+  time.overhead = model.kernel + work.overhead * share + work.code_lines * code_line + work.first;
   double streamed = 0, alone = 0;
   // The instructions that read and write L1 have been counted.
   for (std::size_t level = 1; level < level_count; ++level) {
@@ -178,7 +205,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   }
   time.compute = overlapped(time.compute, streamed);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.memory += work.starts * share;
+  time.memory += (work.starts + jumps_ns(work, model)) * share;
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone) + alone + time.compute - beside;
   time.flops = work.flops;

@@ -35,6 +35,8 @@ struct KernelWork {
   std::array<double, level_count> read{}, written{};  ///< bytes that come from, go to each level
   std::array<double, level_count> streamed{};  ///< bytes read again, beside all of the compute
   double starts = 0;                           ///< ns that streams of rows take to begin anew
+  double jumps = 0;                            ///< rows whose place only data tells
+  double first = 0;                            ///< ns until the first bytes are there
   double crossing = 0;    ///< bytes that come out of another core's cache with several workers
   double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;      ///< share of compute during which far data still arrives
@@ -47,10 +49,10 @@ struct KernelWork {
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model);
 
-/// The time of that work on `threads` workers, barriers not counted. `code` is the level that the
-/// program's code comes from.
+/// The time of that work on `threads` workers, barriers not counted. A line of the program's code
+/// is there after `code_line` ns.
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
-                   Level code = Level::l1);
+                   double code_line = 0);
 
 /// How the code generator cuts a contraction into blocks.
 struct ContractionCut {

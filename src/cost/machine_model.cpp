@@ -76,7 +76,8 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   model.tap = 6;
   model.recurrent_step = 23;
   model.gather_lane_ns = 0.2;
-  model.code_line = {0, 0, 0.2, 7};
+  model.code_line = {0, 0, 3, 12};
+  model.first_bytes = {0, 0, 4, 60};
   if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family >= 26) {
     name = "AMD Zen 5";
     width = 1;

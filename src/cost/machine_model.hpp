@@ -43,9 +43,12 @@ struct MachineModel {
   double other_core = 20;                     ///< reading what the other core has just written
 
   std::array<double, level_count> code_line{0, 1, 10, 25};  ///< a line of code from that level
-  double kernel = 5;                                        ///< calling a kernel
-  double item = 3;                                          ///< a work item
-  double loop = 2;                                          ///< entering a loop over vectors
+  /// Until the first bytes of a stream come from that level, where nothing told before that they
+  /// would be asked for.
+  std::array<double, level_count> first_bytes{0, 0, 12, 90};
+  double kernel = 5;          ///< calling a kernel
+  double item = 3;            ///< a work item
+  double loop = 2;            ///< entering a loop over vectors
   double row_block = 6;       ///< a register block of a contraction, besides its multiply-adds
   double tap = 2;             ///< finding the rows of a tap at a border
   double join = 6;            ///< lanes of a sum becoming one value

@@ -21,6 +21,7 @@ class NestCost : public NestView {
     work.items = static_cast<double>(plan_.items);
     work.compute += compute_;
     work.starts += starts_;
+    work.jumps += jumps_;
     work.overhead += overhead_ + work.items * model_.item;
     add_lines_again(work);
   }
@@ -176,7 +177,10 @@ class NestCost : public NestView {
       const bool lanes_differ = std::any_of(
           access.indirect.begin(), access.indirect.end(),
           [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
-      if (!access.indirect.empty() && !lanes_differ) row.other += index_cycles * model_.cycle;
+      if (!access.indirect.empty() && !lanes_differ) {
+        row.other += index_cycles * model_.cycle;
+        jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
+      }
       add_access(target, access, false, node.index,
                  shared_by_tile(access) * (scalar && inner ? 1.0 / plan_.unroll : 1));
       return;
@@ -237,6 +241,7 @@ class NestCost : public NestView {
   }
 
   static constexpr double add_latency = 3, shuffle_latency = 3;  // cycles
+  static constexpr double position_latency = 8;  // a comparison and two selections by its mask
   /// Joining the lanes of a sum takes the vector units that share of the time that it takes alone.
   static constexpr double join_share = 0.65;
 
@@ -279,6 +284,7 @@ class NestCost : public NestView {
   void add_row_steps(const Walk& w, double unroll) {
     if (w.blocks <= 0 || nest_.parallel_dims >= plan_.rank()) return;
     double longest = 0;
+    const double near = 0.9 * static_cast<double>(model_.cache_bytes[0]);
     for (const loop::Access& access : nest_.accesses) {
       const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
       if (!access.indirect.empty() || std::abs(along) != 1) continue;
@@ -286,10 +292,9 @@ class NestCost : public NestView {
       const std::int64_t size = static_cast<std::int64_t>(size_of(buffer.dtype));
       const std::int64_t apart = std::abs(access.strides.back()) * size;
       const double all = static_cast<double>(buffer.elements * size);
-      if (static_cast<double>(apart) <= unroll * line_bytes ||
-          all < 0.9 * static_cast<double>(model_.cache_bytes[0]))
-        continue;
-      longest = std::max(longest, apart % 4096 == 0 ? page_step : row_step);
+      if (static_cast<double>(apart) <= unroll * line_bytes || all < near) continue;
+      const double far = 1 - near / all;
+      longest = std::max(longest, far * (apart % 4096 == 0 ? page_step : row_step));
     }
     starts_ += w.blocks * points_of(plan_.reduced_dims()) * longest;
   }
@@ -309,7 +314,7 @@ class NestCost : public NestView {
       const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
       joins += weight * (position ? 1.5 : 1);
       depth = std::max(depth, depth_of(node.a, level));
-      step = std::max(step, add_latency * std::min(weight, 1.5));
+      step = std::max(step, position ? position_latency : add_latency * std::min(weight, 1.5));
     }
     const Walk w = walk();
     // Few running values wait for each other's additions.
@@ -390,6 +395,36 @@ class NestCost : public NestView {
       work.streamed[1] += std::max(0.0, own.moved - own.touched) * line_bytes;
   }
 
+  /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
+  /// that jumps most.
+  double broken_rows(double rows) const {
+    double most = 0;
+    const auto add = [&](const loop::Access& access) {
+      const auto stride = [&](int dim) {
+        return std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
+      };
+      if (stride(plan_.vector_dim) == 0) return;
+      double length = extent(plan_.vector_dim) * stride(plan_.vector_dim), broken = rows;
+      const auto size =
+          static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+      // A row that begins within a line waits for the end of the one before.
+      if (!access.indirect.empty() || std::fmod(length * size, line_bytes) != 0) {
+        most = rows;
+        return;
+      }
+      for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim) {
+        if (dim == plan_.vector_dim || extent(dim) == 1) continue;
+        if (stride(dim) > length) break;
+        length += stride(dim) * (extent(dim) - 1);
+        broken /= extent(dim);
+      }
+      most = std::max(most, broken);
+    };
+    for (const loop::Access& access : nest_.accesses) add(access);
+    for (const loop::Store& store : nest_.stores) add(store.access);
+    return most;
+  }
+
   bool in_place() const {
     return std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const loop::Store& store) {
       return std::any_of(
@@ -448,13 +483,14 @@ class NestCost : public NestView {
     if (last.inner) {
       compute_ += w.rows * w.vectors * last.body.ns(model_) * (turning_ ? whole_tiles() : 1);
       compute_ += (plan_.levels > 0 ? w.blocks : w.entries) * last.row.ns(model_);
-      overhead_ += w.entries * model_.loop;
+      // Tiles that are turned are so many stores that entering their loops hides behind them.
+      if (!turning_) overhead_ += w.entries * model_.loop;
     }
     // The first results take as long as their chain of operations.
     overhead_ += first_share * last.depth * model_.cycle;
     if (turning_) add_tail_of_tiles(last, w);
     if (plan_.levels == 0 && !turning_ && w.rows > 1)
-      starts_ += w.rows * std::min(longest_start, start_of_vector * w.vectors);
+      starts_ += broken_rows(w.rows) * std::min(longest_start, start_of_vector * w.vectors);
     compute_ += w.rows * w.vectors * kept;
     if (last.once.stores > 0) compute_ += w.rows * last.once.ns(model_);
   }
@@ -476,7 +512,7 @@ class NestCost : public NestView {
   double row_latency_ = 0;
   bool turning_ = !plan_.turned.empty();
   double compute_ = 0, overhead_ = 0;
-  double starts_ = 0;
+  double starts_ = 0, jumps_ = 0;
 };
 
 }  // namespace

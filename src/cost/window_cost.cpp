@@ -17,6 +17,7 @@ class WindowCost : public NestView {
     add_windows();
     work.items = static_cast<double>(plan_.items);
     work.streamed[1] += streamed_;
+    work.starts += starts_;
     work.compute += compute_;
     work.overhead += overhead_ + work.items * model_.item;
     return true;
@@ -173,6 +174,8 @@ class WindowCost : public NestView {
   /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
   /// all of them.
   void add_rows_again(int column) {
+    const double windows =
+        points_of(((DimSet{1} << nest_.parallel_dims) - 1) & ~(DimSet{1} << plan_.vector_dim));
     double rows = 1;
     for (int dim = nest_.parallel_dims; dim + 1 < plan_.rank(); ++dim) rows *= extent(dim);
     for (const loop::Access& access : nest_.accesses) {
@@ -183,13 +186,22 @@ class WindowCost : public NestView {
       const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
       const double element = static_cast<double>(size_of(buffer.dtype));
       const double row = extent(column) * static_cast<double>(stride(column)) * element;
-      if (rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0])) continue;
-      streamed_ += (rows - 1) * panel_time[1] * static_cast<double>(buffer.elements) * element;
+      const bool kept = rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0]);
+      const double whole = static_cast<double>(buffer.elements) * element;
+      const double moved = kept ? whole : std::max(whole, windows / extent(column) * rows * row);
+      // Places of a row that lie far apart are lines that nothing fetches ahead.
+      const double apart = static_cast<double>(stride(plan_.rank() - 1)) * element;
+      starts_ += moved / line_bytes * lone_line * std::min(1.0, apart / widest_stride);
+      streamed_ += panel_time[1] * (moved - whole);
     }
   }
 
   double compute_ = 0, overhead_ = 0;
+  /// ns for a line from L2 that was not fetched ahead, beside its neighbours; and bytes from one
+  /// place to the next of which no prefetcher keeps track any more.
+  static constexpr double lone_line = 0.45, widest_stride = 2048, line_bytes = 64;
   double streamed_ = 0;  ///< bytes that come from L2 again
+  double starts_ = 0;
 };
 
 }  // namespace

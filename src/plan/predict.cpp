@@ -58,7 +58,7 @@ int best_shared(const Times& times) {
 class Predictor {
  public:
   Predictor(Plan& plan, const cost::MachineModel& model)
-      : plan_(plan), model_(model), where_(residencies(plan, model)), code_(code_level()) {}
+      : plan_(plan), model_(model), where_(residencies(plan, model)), code_line_(code_line()) {}
 
   void choose(int most) {
     most_ = most;
@@ -120,7 +120,7 @@ class Predictor {
       steps[i].threads = state == 1 ? shared[i] : 1;
       const bool after_team = i > 0 && from[i][static_cast<std::size_t>(state)] == 1;
       set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)],
-               crossing_ns(steps[i], after_team, state == 1));
+               crossing_ns(steps[i], after_team, state == 1) + first_crossing_ns(steps[i]));
       if (steps[i].kind == Step::Kind::loop && steps[i].threads == 1)
         choose(loop_of(steps[i]).steps, false);
       state = from[i][static_cast<std::size_t>(state)];
@@ -139,7 +139,7 @@ class Predictor {
       }
       const Times times = times_of(step, step.threads);
       set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1],
-               crossing_ns(step, after, shares(step)));
+               crossing_ns(step, after, shares(step)) + first_crossing_ns(step));
     }
   }
 
@@ -161,6 +161,19 @@ class Predictor {
     if (near != near_bytes_.end()) bytes = std::min(bytes, near->second);
     return bytes * (after_team && shared ? of_team : of_one) / model_.other_core;
   }
+  /// Until the first of those bytes are there: to be asked for and to come takes some barriers'
+  /// time.
+  double first_crossing_ns(const Step& step) const {
+    if (!shares(step) || step.kind != Step::Kind::kernel) return 0;
+    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
+    for (std::size_t i = 0; i < step.buffers.size(); ++i) {
+      const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(step.buffers[i])];
+      if (buffer.storage == Storage::arena && !kernel.buffers[i].local &&
+          !kernel.buffers[i].written)
+        return 2 * model_.barrier;
+    }
+    return 0;
+  }
 
   Times times_of(const Step& step, int most) {
     switch (step.kind) {
@@ -176,13 +189,13 @@ class Predictor {
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
     cost::KernelWork work = cost::work_of(kernel, where_.at(&step), model_);
     near_bytes_[&step] = work.read[0] + work.read[1] + work.written[0] + work.written[1];
-    Times times{cost::time_of(work, model_, 1, code_)};
+    Times times{cost::time_of(work, model_, 1, code_line_)};
     const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
     if (useful == 1) return times;
     const auto place = where_of_team_.find(&step);
     if (place != where_of_team_.end()) work = cost::work_of(kernel, place->second, model_);
     for (int threads = 2; threads <= useful; ++threads)
-      times.push_back(cost::time_of(work, model_, threads, code_));
+      times.push_back(cost::time_of(work, model_, threads, code_line_));
     return times;
   }
   /// The machine whose caches of single cores are those of a whole team.
@@ -280,17 +293,22 @@ class Predictor {
     plan_.predicted_ns = model_.run + total_of(plan_.steps, model_) + (team ? model_.team : 0);
   }
 
-  /// Where a kernel's code lies when its turn comes again: behind all the data of a run.
-  cost::Level code_level() const {
+  /// ns for a line of a kernel's code when its turn comes again, which is behind all the data of a
+  /// run: of what has been touched once since, caches keep a part.
+  double code_line() const {
     double bytes = static_cast<double>(plan_.arena_bytes);
     for (const BufferPlan& buffer : plan_.buffers) {
       if (buffer.storage != Storage::arena) bytes += static_cast<double>(buffer.bytes());
     }
-    std::size_t level = 0;
-    while (level < 2 && bytes > 0.7 * static_cast<double>(model_.cache_bytes[level])) ++level;
-    // Code is little, and stays longer than data does.
-    if (bytes > 4 * static_cast<double>(model_.cache_bytes[2])) ++level;
-    return static_cast<cost::Level>(level);
+    double ns = 0, left = 1;
+    for (std::size_t level = 1; level < 3; ++level) {
+      // Code is little, and stays longer than data does.
+      const double room = (level == 1 ? 2 : 0.7) * static_cast<double>(model_.cache_bytes[level]);
+      const double kept = bytes <= room ? 1 : room / bytes;
+      ns += left * kept * model_.code_line[level];
+      left *= 1 - kept;
+    }
+    return ns + left * model_.code_line[3];
   }
 
   Plan& plan_;
@@ -298,7 +316,7 @@ class Predictor {
   const Residencies where_;
   Residencies where_of_team_;                 ///< where each worker has its part in its own caches
   std::map<const Step*, double> near_bytes_;  ///< that a step finds in its core's own caches
-  const cost::Level code_;
+  const double code_line_;
   int most_ = 1;
 };
 

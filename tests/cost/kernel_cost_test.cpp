@@ -133,6 +133,24 @@ TEST(KernelCost, PlacesThatSeveralAccessesReachAreReadOnce) {
   EXPECT_NEAR(far, 4 * 64 * 1024 * 4, 1);
 }
 
+TEST(KernelCost, FartherCodeAndFirstBytesNeverTakeLess) {
+  const MachineModel model = model_of_zen5();
+  const KernelWork work = work_of(read_kernel(4, 64), {}, model);
+  EXPECT_LT(time_of(work, model, 1, 0).ns, time_of(work, model, 1, 3).ns);
+  EXPECT_LT(time_of(work, model, 1, 3).ns, time_of(work, model, 1, 15).ns);
+  double before = 0;
+  for (std::size_t level = 1; level < level_count; ++level) {
+    KernelWork far = work;
+    far.jumps = 100;
+    far.starts = 100;
+    far.read = {};
+    far.read[level] = 4096;
+    const double ns = time_of(far, model, 1).ns;
+    EXPECT_GT(ns, before);
+    before = ns;
+  }
+}
+
 TEST(KernelCost, IsDeterministic) {
   const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, target);
   EXPECT_EQ(ns_of(kernel, 2), ns_of(kernel, 2));
