@@ -1,21 +1,18 @@
 """Signal figures side by side: rlx (fft_bench, signal_bench), FFTW where fft_bench has it,
 pocketfft through SciPy, and torch (MKL) where it is installed. Times in microseconds, medians.
 
-    python3 bench/signal.py BUILD_FOLDER [--threads N]
+    python3 bench/signal_figures.py BUILD_FOLDER [--threads N]
 
 Needs numpy and scipy; torch is a peer where it can be imported. The log-mel peers are frames, rfft
 and a product with the filters in NumPy, whose BLAS takes the same number of threads and whose
 transforms are SciPy's with `workers` threads; and Whisper's own lines: torch.stft and a product.
 """
 
-import sys
-
-sys.path = sys.path[1:]  # this folder: others want the standard library's module of this name
-
 import argparse
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
