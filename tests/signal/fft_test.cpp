@@ -128,6 +128,16 @@ TEST(Fft, FewLinesAndLongOnes) {
   expect_reference(op::Fft{}, {c64, {1 << 18}});
 }
 
+// Lanes without a line would take memory alone: a long line has few.
+TEST(Fft, ScratchOfOneLongLineIsBounded) {
+  const Type line{c64, {1, 65521}};
+  for (const codegen::Isa isa : instruction_sets()) {
+    const auto kernel = signal::line_kernel(op::Fft{}, std::span(&line, 1), line, isa);
+    // Two buffers of a convolution of 65,520 points, four lanes each.
+    EXPECT_LT(kernel->scratch_bytes(), 5 << 20) << codegen::name_of(isa);
+  }
+}
+
 // Prime factors above 61 have tables of their own: by Rader's convolution, through one of its own
 // (719 = 2 * 359 + 1, 359 - 1 = 2 * 179), or by Bluestein's.
 TEST(Fft, LargePrimeFactors) {
