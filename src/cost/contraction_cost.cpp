@@ -56,7 +56,7 @@ class ContractionCost {
     // The processor asks ahead; and whole rows read B again for every group.
     constexpr double ahead = 1.5;
     work.beside = std::min(1.0, ahead * work.beside);
-    if (plan_.whole_rows && plan_.row_groups > 1) work.beside = 1;
+    if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
     work.far_beside = 0.4;
   }
 
@@ -295,16 +295,17 @@ class ContractionCost {
         d(plan_.depth) * d(plan_.block_columns) * static_cast<double>(size_of(b_dtype_));
     const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
     const double batches = d(plan_.batches);
-    const double groups = plan_.whole_rows && !chained_ ? d(plan_.row_groups) : 1;
+    const bool by_rows = !chained_ && (plan_.whole_rows || plan_.rows_outermost);
+    const double groups = by_rows ? d(plan_.row_groups) : 1;
     // The panel comes back for every row block, unless it stays in L1.
-    const double again = batches * d(plan_.column_blocks) *
-                         (d(plan_.row_blocks) - (plan_.whole_rows ? groups : 1)) * panel;
+    const double again =
+        batches * d(plan_.column_blocks) * (d(plan_.row_blocks) - (by_rows ? groups : 1)) * panel;
     if (panel > 0.8 * l1) work.streamed[panel > 0.8 * l2 ? 2 : 1] += again;
     // A comes back for every column block.
     const double a_again = batches * (d(plan_.column_blocks) - 1) * a_bytes;
     const double a_kept = a_bytes / groups;  // whole rows are finished group by group
     if (a_kept > 0.5 * l1) work.streamed[a_kept > 0.7 * l2 ? 2 : 1] += a_again;
-    if (plan_.whole_rows && groups > 1) {
+    if (by_rows && groups > 1) {
       const double b_bytes = panel * d(plan_.column_blocks);
       work.streamed[b_bytes > 0.7 * l2   ? 2
                     : b_bytes > 0.8 * l1 ? 1

@@ -66,7 +66,8 @@ std::optional<std::pair<Device, std::string>> race_result(const Candidates& near
   for (const DeviceChoice::Candidate* candidate : near) {
     const Result<double> measured = race(candidate->device);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(candidate->device),
-                        measured.ok() ? time_text(*measured) : "failed");
+                        measured.ok() ? time_text(*measured)
+                                      : fmt::format("failed ({})", measured.error().message));
     if (!measured.ok() || (best && *measured >= best_ns)) continue;
     best = candidate->device;
     best_ns = *measured;

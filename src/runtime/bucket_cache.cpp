@@ -242,8 +242,9 @@ Result<BucketedCompileCache> BucketedCompileCache::make(Session& session, Graph 
       return bad_input("The mask ({}) is no input with the symbol ({}).", mask, options.symbol);
   }
   if (options.masks.empty()) {
-    Status harmless = check_rows_are_independent(
-        graph, options.symbol, {options.compile.dims, options.compile.input_dims});
+    Status harmless =
+        check_rows_are_independent(graph, options.symbol, options.ladder.back(),
+                                   {options.compile.dims, options.compile.input_dims});
     if (!harmless.ok())
       return std::move(harmless.error())
           .while_("showing that padding (" + options.symbol + ") is harmless");

@@ -58,17 +58,11 @@ bool fusion_is_disabled(const CompileOptions& options) {
   return options.disable_fusion || (variable && std::string_view(variable) == "1");
 }
 
-/// For measuring what the planner's answers are worth: `rlx bench --answer`.
-GivenAnswers given_answers() {
-  const char* variable = std::getenv("RLX_ANSWERS");
-  return variable ? answers_of(variable) : GivenAnswers();
-}
-
 }  // namespace
 
 std::string plan_settings(const CompileOptions& options) {
   std::string text = fusion_is_disabled(options) ? "apart" : "fused";
-  for (const auto& [question, answer] : given_answers())
+  for (const auto& [question, answer] : options.answers)
     text += fmt::format("\n{}={}", question, answer ? "yes" : "no");
   return text;
 }
@@ -167,7 +161,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   // regions want.
   const bool fusion = !fusion_is_disabled(options);
   const IoFusionGate gate = gate_of(backend, options);
-  const GivenAnswers given = given_answers();
+  const GivenAnswers& given = options.answers;
   FormChoice forms(backend, options.threads, given, hir);
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {

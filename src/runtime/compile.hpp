@@ -28,7 +28,7 @@ struct StaticProgram {
 Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
                           const passes::Bindings& bindings);
 
-/// What beside graph and options decides a plan: RLX_DISABLE_FUSION and RLX_ANSWERS, as a text.
+/// How fusion is decided, by the options and RLX_DISABLE_FUSION, as a text.
 std::string plan_settings(const CompileOptions& options);
 
 /// True where every result has static dims and no op waits for data.

@@ -46,6 +46,19 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::make(
   return impl;
 }
 
+Status CompiledGraph::Impl::check_answers() const {
+  if (!bound) return {};
+  const auto asks = [](const std::vector<FusionQuestion>& questions, const std::string& what) {
+    return std::ranges::any_of(questions, [&](const auto& asked) { return asked.what == what; });
+  };
+  for (const auto& [what, answer] : options.answers) {
+    if (!asks(bound->questions, what) && !asks(bound->executable->plan().questions, what))
+      return bad_input("The plan asks no question ({}); rlx explain names those that it asks.",
+                       what);
+  }
+  return {};
+}
+
 void CompiledGraph::Impl::prepare() {
   if (slot_of.empty() && output_of.empty()) {
     for (std::size_t i = 0; i < inputs.size(); ++i) slot_of.push_back(i);

@@ -85,6 +85,8 @@ struct CompiledGraph::Impl {
                                             Backend& backend, const Graph& graph,
                                             const CompileOptions& options);
 
+  /// Errors: an answer of the options to a question that the bound program's plan does not ask.
+  Status check_answers() const;
   /// Prepares what bound runs reuse.
   void prepare();
   /// Takes fed inputs and outputs out of the lists. Errors: unknown names, types that differ.

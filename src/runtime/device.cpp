@@ -1,4 +1,6 @@
 // Devices by name, and which of them are there.
+#include "runtime/device.hpp"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -54,39 +56,6 @@ std::vector<DeviceFacts> facts_of_this_machine(const Graph& graph) {
                      .model = cost_model_of(info, threads)});
   }
   return facts;
-}
-
-/// Compiles and runs the graph on a device with zeros for inputs and params: the best of three
-/// runs.
-RaceFunction race_on_this_machine(const Graph& graph) {
-  return [&graph](Device device) -> Result<double> {
-    Session session(device);
-    RLX_ASSIGN(CompiledGraph program, session.compile(graph));
-    for (const Node& node : graph.nodes()) {
-      const auto* param = node.op.as<op::Param>();
-      if (!param || !param->data.empty()) continue;
-      const Tensor zeros(param->dtype, param->dims);
-      RLX_TRY(program.set_param_typed(param->name, std::span(zeros.data(), zeros.bytes()),
-                                      param->dtype));
-    }
-    std::vector<Tensor> zeros;
-    std::vector<const void*> slots;
-    for (const IoInfo& input : program.inputs()) {
-      if (std::any_of(input.dims.begin(), input.dims.end(), [](auto dim) { return dim < 0; }))
-        return bad_input("A race needs bound shapes; the input ({}) has none.", input.name);
-      zeros.emplace_back(input.dtype, input.dims);
-      slots.push_back(zeros.back().data());
-    }
-    double best = std::numeric_limits<double>::infinity();
-    for (int run = 0; run < 4; ++run) {
-      const auto start = std::chrono::steady_clock::now();
-      RLX_TRY(program.run_slots(slots));
-      const std::chrono::duration<double, std::nano> time =
-          std::chrono::steady_clock::now() - start;
-      if (run > 0) best = std::min(best, time.count());  // the first run warms up
-    }
-    return best;
-  };
 }
 
 }  // namespace
@@ -148,6 +117,37 @@ std::optional<Device> only_device_for(const Graph& graph, const DevicePolicy& po
                          (full->asked == Device::automatic || full->asked == device);
   if (!undecided || !reason_against(graph).empty()) return std::nullopt;
   return device;
+}
+
+RaceFunction race_on_this_machine(const Graph& graph) {
+  return [&graph](Device device) -> Result<double> {
+    Session session(device);
+    RLX_ASSIGN(CompiledGraph program, session.compile(graph));
+    for (const Node& node : graph.nodes()) {
+      const auto* param = node.op.as<op::Param>();
+      if (!param || !param->data.empty()) continue;
+      const Tensor zeros(param->dtype, param->dims);
+      RLX_TRY(program.set_param_typed(param->name, std::span(zeros.data(), zeros.bytes()),
+                                      param->dtype));
+    }
+    std::vector<Tensor> zeros;
+    std::vector<const void*> slots;
+    for (const IoInfo& input : program.inputs()) {
+      if (std::any_of(input.dims.begin(), input.dims.end(), [](auto dim) { return dim < 0; }))
+        return bad_input("A race needs bound shapes; the input ({}) has none.", input.name);
+      zeros.emplace_back(input.dtype, input.dims);
+      slots.push_back(zeros.back().data());
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < 4; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      RLX_TRY(program.run_slots(slots));
+      const std::chrono::duration<double, std::nano> time =
+          std::chrono::steady_clock::now() - start;
+      if (run > 0) best = std::min(best, time.count());  // the first run warms up
+    }
+    return best;
+  };
 }
 
 Result<DeviceChoice> choose_device(const Graph& graph, const DevicePolicy& policy) {

@@ -2,7 +2,6 @@
 #include "runtime/row_independence.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 
@@ -48,6 +47,8 @@ class Follower {
     }
     return {};
   }
+  /// Of each node's results; no_rows where no input's rows reach it.
+  const std::vector<int>& axes() const { return axis_of_; }
 
  private:
   int axis(ValueId id) const {
@@ -223,19 +224,48 @@ Result<Graph> primitives(const Graph& graph, const std::string& symbol, std::int
   return passes::drop_dead(result);
 }
 
-/// Numbers that were folded from dims differ between sizes.
-Status check_constants(const Graph& a, const Graph& b, const std::string& symbol) {
-  if (a.nodes().size() != b.nodes().size())
+/// A graph of primitives for so many rows, and where its rows lie.
+struct Followed {
+  Graph graph;
+  std::vector<int> axes;
+};
+
+Result<Followed> followed(const Graph& graph, const std::string& symbol, std::int64_t rows,
+                          const passes::Bindings& others,
+                          const std::map<std::string, int>& inputs) {
+  RLX_ASSIGN(Graph result, primitives(graph, symbol, rows, others));
+  Follower follower(result, rows, inputs);
+  RLX_TRY(follower.run());
+  return Followed{std::move(result), follower.axes()};
+}
+
+/// Equal dtypes and dims, but for the axis of rows.
+bool same_beside_rows(const Type& a, const Type& b, int axis) {
+  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (i != axis && a.dims()[at] != b.dims()[at]) return false;
+  }
+  return true;
+}
+
+/// What rows do not reach must be the same for every size: numbers, dims, attributes.
+Status check_same(const Followed& a, const Followed& b, const std::string& symbol) {
+  const auto &first = a.graph.nodes(), &second = b.graph.nodes();
+  if (first.size() != second.size())
     return bad_input("The graph has other nodes for another value of ({}).", symbol);
-  for (std::size_t i = 0; i < a.nodes().size(); ++i) {
-    const auto* first = a.nodes()[i].op.as<op::Constant>();
-    const auto* second = b.nodes()[i].op.as<op::Constant>();
-    if (!first && !second) continue;
-    const bool same =
-        first && second && first->value.dims() == second->value.dims() &&
-        first->value.bytes() == second->value.bytes() &&
-        std::memcmp(first->value.data(), second->value.data(), first->value.bytes()) == 0;
-    if (!same) return bad_input("A constant of the graph depends on ({}).", symbol);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const Op &x = first[i].op, &y = second[i].op;
+    if (&x.info() != &y.info() || a.axes[i] != b.axes[i])
+      return bad_input("The graph has other nodes for another value of ({}).", symbol);
+    const bool reached = a.axes[i] != no_rows;
+    bool same = reached || x.is<op::Param>() || x.is<op::Input>() || x == y;
+    for (std::size_t k = 0; same && k < first[i].results.size(); ++k)
+      same = same_beside_rows(first[i].results[k], second[i].results[k], a.axes[i]);
+    if (same) continue;
+    if (x.is<op::Constant>()) return bad_input("A constant of the graph depends on ({}).", symbol);
+    return bad_input("{}{} depends on the value of ({}).", x.name(),
+                     first[i].origin.empty() ? "" : " (" + first[i].origin + ")", symbol);
   }
   return {};
 }
@@ -243,13 +273,16 @@ Status check_constants(const Graph& a, const Graph& b, const std::string& symbol
 }  // namespace
 
 Status check_rows_are_independent(const Graph& graph, const std::string& symbol,
-                                  const passes::Bindings& others) {
-  constexpr std::int64_t first_rows = 8, second_rows = 12;
+                                  std::int64_t largest, const passes::Bindings& others) {
+  constexpr std::int64_t small = 8, medium = 12;
   RLX_ASSIGN(const auto inputs, axes_of_inputs(graph, symbol));
-  RLX_ASSIGN(const Graph first, primitives(graph, symbol, first_rows, others));
-  RLX_ASSIGN(const Graph second, primitives(graph, symbol, second_rows, others));
-  RLX_TRY(Follower(first, first_rows, inputs).run());
-  return check_constants(first, second, symbol);
+  RLX_ASSIGN(const Followed first, followed(graph, symbol, small, others, inputs));
+  // What is cut at some number of rows is whole below it: the largest size shows that, too.
+  for (const std::int64_t rows : {medium, std::max(largest, medium)}) {
+    RLX_ASSIGN(const Followed other, followed(graph, symbol, rows, others, inputs));
+    RLX_TRY(check_same(first, other, symbol));
+  }
+  return {};
 }
 
 }  // namespace rlx

@@ -22,7 +22,7 @@ namespace rlx {
 namespace {
 
 constexpr std::uint64_t magic = 0x0a6465766173786c;  // "lxsaved\n" as bytes in memory
-constexpr std::uint64_t format_version = 1;
+constexpr std::uint64_t format_version = 2;
 constexpr std::uint64_t page_bytes = 4096;
 /// Weights are checked in pieces of this size, at the same time.
 constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 20;
@@ -123,6 +123,11 @@ std::vector<std::byte> make_head(const CompiledGraph::Impl& impl, const SavedPar
   head.text(parts.identity);
   head.text(print(*impl.bound->hir_graph));
   head.number(impl.options.disable_fusion ? 1 : 0);
+  head.number(impl.options.answers.size());
+  for (const auto& [question, answer] : impl.options.answers) {
+    head.text(question);
+    head.number(answer ? 1 : 0);
+  }
   head.number(impl.options.feeds.size());
   for (const CompileOptions::Feed& feed : impl.options.feeds) {
     head.text(feed.output);
@@ -256,6 +261,10 @@ Result<Head> read_head(std::span<const std::byte> bytes, const std::string& file
   head.parts.identity = reader.text();
   head.graph_text = reader.text();
   head.options.disable_fusion = reader.number() != 0;
+  for (std::uint64_t left = reader.number(); left > 0 && reader.good(); --left) {
+    std::string question = reader.text();
+    head.options.answers[std::move(question)] = reader.number() != 0;
+  }
   for (std::uint64_t left = reader.number(); left > 0 && reader.good(); --left) {
     std::string output = reader.text();
     head.options.feed(std::move(output), reader.text());

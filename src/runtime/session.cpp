@@ -53,6 +53,7 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
   }
   RLX_ASSIGN(Backend* const backend, impl_->open(graph));
   RLX_ASSIGN(auto made, CompiledGraph::Impl::make(impl_, *backend, graph, options));
+  RLX_TRY(made->check_answers());
   CompiledGraph program(std::move(made));
   const CompileReport& report = program.report();
   const MemoryReport memory = program.query_memory();
@@ -92,7 +93,7 @@ CompileCache::CompileCache(CompileCache&&) noexcept = default;
 
 Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) try {
   std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact,
-                                options.disable_fusion, options.threads);
+                                options.threads, plan_settings(options));
   for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
   for (const auto& [name, dims] : options.input_dims)
     key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));

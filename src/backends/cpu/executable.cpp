@@ -72,6 +72,7 @@ void CpuExecutable::bind() {
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
   for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
   for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
+  allow_loose_runs();
   error_flag_ =
       plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
 }
@@ -184,9 +185,13 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
     if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = std::move(status);
     return;
   }
-  std::int64_t begin = step.work_items * worker / sharing;
+  const std::int64_t begin = step.work_items * worker / sharing;
   const std::int64_t end = step.work_items * (worker + 1) / sharing;
-  if (begin == end) return;
+  if (begin != end) run_items(step, worker, begin, end);
+}
+
+void CpuExecutable::run_items(const BoundStep& step, int worker, std::int64_t begin,
+                              std::int64_t end) {
   std::byte* const scratch = scratch_ + program_->scratch_bytes * worker;
   void* const* buffers = pointers_.data() + step.pointers;
   try {
@@ -245,6 +250,10 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
     for (const BoundStep& step : steps_) {
       if (step.conditions.empty() || holds(step)) run_step(step, 0, nullptr);
     }
+    return outcome();
+  }
+  if (runs_loosely()) [[unlikely]] {
+    run_loosely();
     return outcome();
   }
   program_->shared->pool->run_team(program_->threads, [this](int worker, Team& team) {

@@ -51,7 +51,8 @@ class CpuExecutable final : public Executable {
     codegen::KernelFunction function = nullptr;
     const codegen::StepKernel* own = nullptr;  ///< not generated
     std::int64_t work_items = 0;
-    std::int64_t piece = 0;  ///< most items between two looks at the cancel flag
+    std::int64_t piece = 0;        ///< most items between two looks at the cancel flag
+    std::int64_t loose_piece = 0;  ///< items that a member of a loose team takes at once
     std::int32_t threads = 1;
     bool barrier_before = false;
     std::int32_t host_call = -1, loop = -1, grouped = -1;
@@ -87,6 +88,12 @@ class CpuExecutable final : public Executable {
   bool holds(const BoundStep& step) const;
   /// `team` is null where one worker runs all.
   void run_step(const BoundStep& step, int worker, Team* team);
+  void run_items(const BoundStep& step, int worker, std::int64_t begin, std::int64_t end);
+  // executable_loose.cpp
+  void allow_loose_runs();
+  bool runs_loosely() const { return progress_ && program_->shared->pool->is_crowded(); }
+  void run_loosely();
+  void walk_loosely(int worker, LooseTeam& team);
   void run_host(const BoundStep& step);
   /// For the exception that is being handled: nothing may leave a team's body, so outcome() throws
   /// it again.
@@ -114,6 +121,11 @@ class CpuExecutable final : public Executable {
   std::byte* scratch_ = nullptr;
   std::vector<Tensor> states_;
   std::vector<BoundStep> steps_;
+  /// Of a step in a loose run: items that were handed out, and that are done.
+  struct Progress {
+    std::atomic<std::int64_t> next = 0, done = 0;
+  };
+  std::unique_ptr<Progress[]> progress_;  ///< by step; null where runs cannot be loose
   std::vector<void*> pointers_;
   std::vector<std::vector<std::uint32_t>> input_positions_;   ///< by input: set by every run
   std::vector<std::vector<std::uint32_t>> slot_positions_;    ///< by slot: set by loops
