@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,7 @@ enum class Isa : std::uint8_t { portable, avx2, avx512, neon };
 using KernelFunction = void (*)(void* const* buffers, std::int64_t begin, std::int64_t end,
                                 void* scratch);
 
-/// What the machine code is made for. Same target and kernel: same bytes.
+/// What the machine code is made for.
 struct Target {
   Isa isa = Isa::portable;
   std::string
@@ -43,13 +45,36 @@ struct KernelCode {
   std::int64_t scratch_bytes = 0;  ///< for each worker
 };
 
+/// What the code of a kernel is but for numbers in it (extents, distances, bounds). Kernels of
+/// equal structure need be compiled once: see CodeGenerator::generate_open.
+struct KernelOutline {
+  std::string structure;
+  std::vector<std::int64_t> numbers;  ///< in an order that the structure gives
+  std::int64_t work_items = 0, scratch_bytes = 0;
+};
+
+/// The name of an absolute symbol that stands for a number.
+inline std::string number_symbol(std::int32_t index) { return "N" + std::to_string(index); }
+
 /// Makes code. The one implementation holds LLVM and lives in a shared object of its own, opened
 /// when first needed.
 class CodeGenerator {
  public:
   virtual ~CodeGenerator() = default;
-  /// Thread-safe. Errors: `unsupported` where this generator cannot express the kernel.
+  /// Same target and kernel: same bytes. Thread-safe. Errors: `unsupported` where this generator
+  /// cannot express the kernel.
   virtual Result<KernelCode> generate(const loop::Kernel& kernel, const Target& target) const = 0;
+  /// Nothing where this generator, machine or kernel has no open code.
+  virtual std::optional<KernelOutline> outline(const loop::Kernel&, const Target&) const {
+    return std::nullopt;
+  }
+  /// The kernel's code with number i of its outline as the absolute symbol `names[i]`
+  /// (number_symbol), -1 as it is.
+  virtual Result<KernelCode> generate_open(const loop::Kernel& kernel, const Target& target,
+                                           std::span<const std::int32_t> names) const {
+    (void)names;
+    return generate(kernel, target);
+  }
   /// "LLVM 19.1.7": part of the cache key.
   virtual std::string version() const = 0;
 };

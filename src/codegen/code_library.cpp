@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "codegen/code_family.hpp"
 #include "codegen/host_target.hpp"
 
 namespace rlx::codegen {
@@ -41,10 +42,11 @@ Result<LoadedKernel> make_callable(const KernelCode& code, std::size_t index,
                       code.scratch_bytes, std::move(image)};
 }
 
-Result<KernelCode> generate_one(const CodeGenerator& generator, const loop::Kernel& kernel,
-                                const Target& target) {
+/// What the function gives, or what it throws.
+template <class Function>
+auto guarded(const Function& function) -> decltype(function()) {
   try {
-    return generator.generate(kernel, target);
+    return function();
   } catch (const Exception&) {
     return error_in_flight();
   } catch (const std::bad_alloc&) {
@@ -52,6 +54,43 @@ Result<KernelCode> generate_one(const CodeGenerator& generator, const loop::Kern
   } catch (const std::exception& exception) {
     return internal_error("The code generator failed ({}).", exception.what());
   }
+}
+
+Result<KernelCode> generate_one(const CodeGenerator& generator, const loop::Kernel& kernel,
+                                const Target& target) {
+  return guarded([&] { return generator.generate(kernel, target); });
+}
+
+Result<KernelCode> generate_open(const CodeGenerator& generator, const loop::Kernel& kernel,
+                                 const Target& target, std::span<const std::int32_t> names) {
+  return guarded([&] { return generator.generate_open(kernel, target, names); });
+}
+
+std::optional<OpenCode> open_code_of(const CodeGenerator& generator, const loop::Kernel& kernel,
+                                     const Target& target) {
+  const auto made = guarded([&]() -> Result<std::optional<OpenCode>> {
+    std::optional<KernelOutline> outline = generator.outline(kernel, target);
+    if (!outline) return std::optional<OpenCode>();
+    return std::optional<OpenCode>(OpenCode(*std::move(outline)));
+  });
+  return made.ok() ? *made : std::nullopt;
+}
+
+/// Calls work(i) for all i < count. Where the system refuses a thread, the others do its work.
+template <class Work>
+void on_threads(int most, std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto each = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(most));
+  try {
+    for (std::size_t t = 1; t < std::min<std::size_t>(most, count); ++t) threads.emplace_back(each);
+  } catch (const std::exception&) {
+  }
+  each();
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -198,30 +237,38 @@ void CodeLibrary::generate(Request& request, std::span<const std::size_t> order)
     for (const std::size_t i : order) request.items[i].result = generator.error();
     return;
   }
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t k = next++; k < order.size(); k = next++) {
-      Request::Item& item = request.items[order[k]];
-      Result<KernelCode> code = generate_one(**generator, *item.kernel, target_);
-      item.from_disk = false;
-      if (code.ok()) {
-        item.code = *std::move(code);
-      } else {
-        item.code.reset();
-        item.result = std::move(code.error());
-      }
+  const auto put = [&](std::size_t i, Result<KernelCode> code) {
+    Request::Item& item = request.items[i];
+    item.from_disk = false;
+    if (code.ok()) {
+      item.code = *std::move(code);
+    } else {
+      item.code.reset();
+      item.result = std::move(code.error());
     }
   };
-  std::vector<std::thread> threads;
-  const std::size_t count = std::min<std::size_t>(threads_, order.size());
-  threads.reserve(count);
-  // Where the system refuses a thread, the others do its work.
-  try {
-    for (std::size_t t = 1; t < count; ++t) threads.emplace_back(work);
-  } catch (const std::exception&) {
+  const auto kernel_of = [&](std::size_t k) -> const loop::Kernel& {
+    return *request.items[order[k]].kernel;
+  };
+  std::vector<std::optional<OpenCode>> open(order.size());
+  if (order.size() > 1) {
+    on_threads(threads_, order.size(),
+               [&](std::size_t k) { open[k] = open_code_of(**generator, kernel_of(k), target_); });
   }
-  work();
-  for (std::thread& thread : threads) thread.join();
+  const std::vector<CodeFamily> families = families_of(open);
+  on_threads(threads_, families.size(), [&](std::size_t f) {
+    const CodeFamily& family = families[f];
+    const std::size_t first = family.members[0];
+    std::optional<Result<KernelCode>> shared;
+    if (family.members.size() > 1)
+      shared = generate_open(**generator, kernel_of(first), target_, family.names);
+    for (std::size_t m = 0; m < family.members.size(); ++m) {
+      const std::size_t k = family.members[m];
+      std::optional<KernelCode> code;
+      if (shared && shared->ok()) code = with_numbers(**shared, *open[k], family.values[m]);
+      put(order[k], code ? *std::move(code) : generate_one(**generator, kernel_of(k), target_));
+    }
+  });
   for (const std::size_t i : order) {
     request.statistics.generated += request.items[i].code.has_value();
   }

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "codegen/llvm/emitter.hpp"
+#include "codegen/llvm/outline.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 constexpr const char* kernel_symbol = "rlx_kernel";
 #if defined(__aarch64__)
 constexpr const char* triple = "aarch64-unknown-linux-gnu";
+/// Whether instructions can hold a symbol's value as they hold a constant.
+constexpr bool has_absolute_symbols = false;
 
 void initialize_llvm_target() {
   LLVMInitializeAArch64TargetInfo();
@@ -34,6 +37,7 @@ void initialize_llvm_target() {
 const char* generic_cpu(Isa) { return "generic"; }
 #else
 constexpr const char* triple = "x86_64-unknown-linux-gnu";
+constexpr bool has_absolute_symbols = true;
 
 void initialize_llvm_target() {
   LLVMInitializeX86TargetInfo();
@@ -65,8 +69,31 @@ class LlvmGenerator : public CodeGenerator {
   std::string version() const override { return "LLVM " LLVM_VERSION_STRING; }
 
   Result<KernelCode> generate(const loop::Kernel& kernel, const Target& target) const override {
+    return generate_open(kernel, target, {});
+  }
+
+  std::optional<KernelOutline> outline(const loop::Kernel& kernel,
+                                       const Target& target) const override {
+    if (!has_absolute_symbols) return std::nullopt;
+    Result<std::unique_ptr<Pipeline>> pipeline = take_pipeline(target);
+    if (!pipeline.ok()) return std::nullopt;
+    llvm::LLVMContext context;
+    llvm::Module module("kernel", context);
+    const Result<KernelShape> shape = emit_kernel(module, **pipeline, kernel);
+    give_back(*std::move(pipeline));
+    std::optional<KernelOutline> outline;
+    if (!shape.ok()) return outline;
+    outline = outline_of(module);
+    if (!outline) return outline;
+    outline->work_items = shape->work_items;
+    outline->scratch_bytes = shape->scratch_bytes;
+    return outline;
+  }
+
+  Result<KernelCode> generate_open(const loop::Kernel& kernel, const Target& target,
+                                   std::span<const std::int32_t> names) const override {
     RLX_ASSIGN(std::unique_ptr<Pipeline> pipeline, take_pipeline(target));
-    Result<KernelCode> code = generate_with(*pipeline, kernel);
+    Result<KernelCode> code = generate_with(*pipeline, kernel, names);
     // After an error the passes may not have run to their end.
     if (code.ok()) give_back(std::move(pipeline));
     return code;
@@ -123,7 +150,10 @@ class LlvmGenerator : public CodeGenerator {
     idle_.push_back(std::move(pipeline));
   }
 
-  static Result<KernelCode> generate_with(Pipeline& pipeline, const loop::Kernel& kernel);
+  static Result<KernelShape> emit_kernel(llvm::Module& module, const Pipeline& pipeline,
+                                         const loop::Kernel& kernel);
+  static Result<KernelCode> generate_with(Pipeline& pipeline, const loop::Kernel& kernel,
+                                          std::span<const std::int32_t> names);
 
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Pipeline>> idle_;
@@ -144,14 +174,13 @@ llvm::Function* declare_kernel(llvm::Module& module) {
   return function;
 }
 
-Result<KernelCode> LlvmGenerator::generate_with(Pipeline& pipeline, const loop::Kernel& kernel) {
-  llvm::LLVMContext context;
-  llvm::Module module("kernel", context);
+Result<KernelShape> LlvmGenerator::emit_kernel(llvm::Module& module, const Pipeline& pipeline,
+                                               const loop::Kernel& kernel) {
   module.setTargetTriple(triple);
   module.setDataLayout(pipeline.machine->createDataLayout());
   llvm::Function* function = declare_kernel(module);
 
-  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "entry", function));
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(module.getContext(), "entry", function));
   Emitter emitter{.builder = builder,
                   .module = module,
                   .function = function,
@@ -173,8 +202,16 @@ Result<KernelCode> LlvmGenerator::generate_with(Pipeline& pipeline, const loop::
       : contraction ? emit_contraction(emitter, *contraction)
       : chain       ? emit_chain(emitter, *chain)
                     : emit_recurrence(emitter, std::get<loop::Recurrence>(kernel.body));
-  if (!shape) return shape.error();
-  builder.CreateRetVoid();
+  if (shape.ok()) builder.CreateRetVoid();
+  return shape;
+}
+
+Result<KernelCode> LlvmGenerator::generate_with(Pipeline& pipeline, const loop::Kernel& kernel,
+                                                std::span<const std::int32_t> names) {
+  llvm::LLVMContext context;
+  llvm::Module module("kernel", context);
+  RLX_ASSIGN(const KernelShape shape, emit_kernel(module, pipeline, kernel));
+  if (!names.empty()) name_numbers(module, names);
 
   std::string fault;
   llvm::raw_string_ostream fault_stream(fault);
@@ -188,8 +225,8 @@ Result<KernelCode> LlvmGenerator::generate_with(Pipeline& pipeline, const loop::
   code.object.resize(pipeline.bytes.size());
   std::memcpy(code.object.data(), pipeline.bytes.data(), pipeline.bytes.size());
   code.symbol = kernel_symbol;
-  code.work_items = shape->work_items;
-  code.scratch_bytes = shape->scratch_bytes;
+  code.work_items = shape.work_items;
+  code.scratch_bytes = shape.scratch_bytes;
   return code;
 }
 

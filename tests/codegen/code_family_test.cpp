@@ -1,0 +1,91 @@
+// Kernels that share code: who does, and that each computes what its own code computes.
+#include "codegen/code_family.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "codegen/code_library.hpp"
+#include "codegen/contraction_fixture.hpp"
+#include "codegen/host_target.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+OpenCode open_code(std::string structure, std::vector<std::int64_t> numbers) {
+  return OpenCode(KernelOutline{std::move(structure), std::move(numbers), 1, 0});
+}
+
+TEST(CodeFamily, kernels_of_one_structure_belong_together) {
+  const std::vector<std::optional<OpenCode>> kernels = {open_code("a", {1, 5, 5, 7}),
+                                                        open_code("b", {1}), std::nullopt,
+                                                        open_code("a", {1, 6, 6, 9}), std::nullopt};
+  const std::vector<CodeFamily> families = families_of(kernels);
+  ASSERT_EQ(families.size(), 4U);
+  EXPECT_EQ(families[0].members, (std::vector<std::size_t>{0, 3}));
+  // What is equal in all stays, and what is equal in each has one name.
+  EXPECT_EQ(families[0].names, (std::vector<std::int32_t>{-1, 0, 0, 1}));
+  EXPECT_EQ(families[0].values[0], (std::vector<std::int64_t>{5, 7}));
+  EXPECT_EQ(families[0].values[1], (std::vector<std::int64_t>{6, 9}));
+  EXPECT_EQ(families[1].members, (std::vector<std::size_t>{1}));
+  EXPECT_EQ(families[2].members, (std::vector<std::size_t>{2}));
+  EXPECT_EQ(families[3].members, (std::vector<std::size_t>{4}));
+}
+
+TEST(CodeFamily, numbers_that_no_instruction_holds_keep_kernels_apart) {
+  const std::vector<std::optional<OpenCode>> kernels = {open_code("a", {std::int64_t{1} << 31}),
+                                                        open_code("a", {4}),
+                                                        open_code("a", {-(std::int64_t{1} << 31)})};
+  EXPECT_EQ(families_of(kernels).size(), 3U);
+  EXPECT_EQ(families_of(std::span(kernels).subspan(1)).size(), 1U);
+}
+
+TEST(CodeFamily, objects_that_are_none_are_refused) {
+  EXPECT_FALSE(with_numbers(KernelCode{}, open_code("a", {1}), std::vector<std::int64_t>{1}));
+}
+
+std::vector<float> result_of(const LoadedKernel& code, const loop::Kernel& kernel) {
+  std::vector<std::vector<float>> memory;
+  std::vector<void*> buffers;
+  for (const loop::Buffer& buffer : kernel.buffers) {
+    std::vector<float>& values = memory.emplace_back(static_cast<std::size_t>(buffer.elements));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(static_cast<int>(i * 7 % 23) - 11);
+  }
+  for (std::vector<float>& values : memory) buffers.push_back(values.data());
+  const auto bytes = static_cast<std::size_t>(code.scratch_bytes) + 64;
+  std::vector<std::byte> scratch(bytes + 64);
+  void* aligned = scratch.data();
+  std::size_t room = scratch.size();
+  aligned = std::align(64, bytes, aligned, room);
+  code.function(buffers.data(), 0, code.work_items, aligned);
+  return memory[2];
+}
+
+TEST(CodeFamily, shared_code_computes_what_own_code_does) {
+  const Target target = host_target().value();
+  std::vector<loop::Kernel> kernels;
+  for (const std::int64_t depth : {64, 96, 128, 160, 1000})
+    kernels.push_back(testing::matmul({.m = 28, .n = 32, .k = depth}, target));
+  for (const std::int64_t rows : {1, 13, 14, 15, 41, 42, 200})
+    kernels.push_back(testing::matmul({.m = rows, .n = 32, .k = 64}, target));
+#if defined(__x86_64__)
+  std::vector<std::optional<OpenCode>> open;
+  for (const loop::Kernel& kernel : kernels)
+    open.emplace_back(testing::generator()->outline(kernel, target).value());
+  EXPECT_LT(families_of(open).size(), kernels.size());
+#endif
+  CodeLibrary library(target, CodeCache(not_available("No cache ({}).", "test")),
+                      GeneratorSource::of(*testing::generator()), 2);
+  const std::vector<LoadedKernel> shared = library.load(kernels).value();
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const KernelCode own = testing::generator()->generate(kernels[i], target).value();
+    const std::vector<LoadedKernel> loaded = CodeLibrary::adopt(std::span(&own, 1)).value();
+    EXPECT_EQ(shared[i].work_items, loaded[0].work_items) << i;
+    EXPECT_EQ(result_of(shared[i], kernels[i]), result_of(loaded[0], kernels[i])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace rlx::codegen
