@@ -306,8 +306,8 @@ Status CompiledGraph::save(const std::string& file) const try {
   RLX_ASSIGN(const SavedParts parts, impl_->bound->executable->save());
   const std::vector<WeightEntry> entries = lay_out(parts.weights);
   const std::vector<std::byte> head = make_head(*impl_, parts, entries);
-  // Whole under another name first: readers never see halves.
-  const std::string temporary = fmt::format("{}.new-{}", file, getpid());
+  // Whole under another name first, which no other thread has: readers never see halves.
+  const std::string temporary = fmt::format("{}.new-{}", file, gettid());
   Status status;
   try {
     status = write_file(temporary, head, parts.weights, entries);

@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "base/temporary_folder.hpp"
 #include "rlx/rlx.hpp"
@@ -162,6 +164,26 @@ TEST_F(SavedProgram, a_file_that_cannot_be_replaced_stays) {
 
 /// Kernels read the weights in pages of the file, which all processes share: none becomes the
 /// process's own.
+TEST_F(SavedProgram, several_threads_save_to_one_file) {
+  std::vector<CompiledGraph> clones;
+  for (int i = 0; i < 4; ++i) clones.push_back(program->clone().value());
+  std::array<std::string, 4> said;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        for (int k = 0; k < 100 && said[i].empty(); ++k) {
+          const Status saved = clones[i].save(file());
+          if (!saved.ok()) said[i] = saved.error().message;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(said, (std::array<std::string, 4>{}));
+  CompiledGraph loaded = session.load(file()).value();
+  EXPECT_EQ(run(loaded), expected);
+}
+
 TEST_F(SavedProgram, weights_are_the_files_own_pages) {
   constexpr std::int64_t wide = 512;
   Graph graph;
@@ -237,6 +259,31 @@ TEST_F(SavedProgram, a_cache_of_them_knows_content) {
   EXPECT_EQ(cache.misses(), 3);
   ASSERT_TRUE(cache.get(model(), four_rows).ok());
   EXPECT_EQ(cache.hits(), 2);
+}
+
+/// All of them compile and save at first, each over the file of the others.
+TEST_F(SavedProgram, a_cache_of_them_serves_several_threads) {
+  for (int round = 0; round < 4; ++round) {
+    const std::string path = folder.path("cache" + std::to_string(round));
+    AotCache cache = AotCache::open(session, path).value();
+    std::vector<std::jthread> threads;
+    std::array<std::string, 4> said;
+    for (std::string& word : said) {
+      threads.emplace_back([&] {
+        const auto program = cache.get(model(), four_rows);
+        word = message(program);
+      });
+    }
+    threads.clear();
+    for (const std::string& word : said) EXPECT_EQ(word, "no error");
+    EXPECT_EQ(cache.hits() + cache.misses(), 4);
+    CompiledGraph again = cache.get(model(), four_rows).value();
+    EXPECT_GE(cache.hits(), 1) << "what they left is whole";
+    ASSERT_TRUE(again.set_param("b", std::vector<float>(48, 0.25f)).ok());
+    EXPECT_EQ(run(again), expected);
+    for (const auto& entry : std::filesystem::directory_iterator(path))
+      EXPECT_EQ(entry.path().extension(), ".rlxprogram") << "no half is left";
+  }
 }
 
 }  // namespace
