@@ -20,8 +20,8 @@ class Steps {
   static constexpr int steps = 40, items = 24;
 
   Steps() {
-    cells_[0].resize(items, 1);
-    for (int i = 0; i < steps; ++i) cells_[static_cast<std::size_t>(i) + 1].resize(items, 0);
+    cells_[0].assign(items, 1);
+    for (int i = 0; i < steps; ++i) cells_[static_cast<std::size_t>(i) + 1].assign(items, 0);
   }
 
   /// `leaves_after`: pieces after which a helper goes by itself; 0: only when its turn is over.
