@@ -97,58 +97,89 @@ class WindowCost : public NestView {
     return static_cast<double>(inside) / static_cast<double>(values.size());
   }
 
-  void add_windows() {
-    const int column = column_dim();
+  /// Results whose sums are in registers together: `columns` of the image by `vectors` of channels.
+  struct Tile {
+    double columns = 1, vectors = 1;
+    double blocks = 1;  ///< of that size in all
+  };
+
+  Tile tile_along(int column) const {
     double sums = 0;
     for (const ScalarNode& node : nest_.nodes) sums += node.op == ScalarOp::reduce;
     const double most = std::floor((model_.machine.registers > 16 ? 8 : 6) / std::max(sums, 1.0));
     const double columns = extent(column), registers = vectors_of(extent(plan_.vector_dim));
-    double tiles = std::ceil(columns / most);
-    const double tile = std::ceil(columns / tiles);
-    tiles = std::ceil(columns / tile);
-    double vectors = 1;
-    for (double v = 1; v * tile <= most; ++v) {
-      if (std::fmod(registers, v) == 0) vectors = v;
+    Tile tile;
+    tile.columns = std::ceil(columns / std::ceil(columns / most));
+    const double tiles = std::ceil(columns / tile.columns);
+    for (double v = 1; v * tile.columns <= most; ++v) {
+      if (std::fmod(registers, v) == 0) tile.vectors = v;
     }
     const double others = points_of(((DimSet{1} << nest_.parallel_dims) - 1) &
                                     ~(DimSet{1} << plan_.vector_dim) & ~(DimSet{1} << column));
+    tile.blocks = others * tiles * registers / tile.vectors;
+    return tile;
+  }
+
+  void add_windows() {
+    const int column = column_dim();
+    const Tile tile = tile_along(column);
     const double taps = points_of(plan_.reduced_dims());
-    const double blocks = others * tiles * registers / vectors;
-    const double steps = blocks * taps * share_inside();  // a tap of a tile
-    // What a tap of a tile loads and computes.
+    const double steps = tile.blocks * taps * share_inside();  // a tap of a tile
+    const Body body = of_a_tap(tile, column), once = behind_the_window();
+    // All of a block overlaps: its sums are independent of each other.
+    Body block;
+    const double ends = tile.blocks * tile.columns * tile.vectors;
+    block.alu = steps * body.alu + ends * once.alu;
+    block.loads = steps * body.loads + ends * once.loads;
+    block.stores = ends * once.stores;
+    compute_ += block.longest(model_);
+    add_rows_again(column);
+    overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
+  }
+
+  /// What a tap of a tile loads and computes.
+  Body of_a_tap(const Tile& tile, int column) const {
     Body body;
-    const double tap_run = extent(plan_.rank() - 1);
+    const double results = tile.columns * tile.vectors;
     for (const ScalarNode& node : nest_.nodes) {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
       if (node.op == ScalarOp::reduce) {
-        body.alu += step_ns(node) * tile * vectors;
+        body.alu += step_ns(node) * results;
         if (step_ns(node) == 0)
-          body.alu +=
-              model_.op(ScalarOp::add) * tile * vectors - model_.op(ScalarOp::mul) * tile * vectors;
+          body.alu += (model_.op(ScalarOp::add) - model_.op(ScalarOp::mul)) * results;
         continue;
       }
       if (!(dims & plan_.reduced_dims())) continue;
       const bool along_column = dims >> column & 1;
-      const double wide = varies(dims) ? vectors : 1;
+      const double wide = varies(dims) ? tile.vectors : 1;
       if (node.op == ScalarOp::load) {
         const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
-        const auto step =
-            static_cast<double>(std::abs(access.strides[static_cast<std::size_t>(column)]));
-        const auto tap = static_cast<double>(
-            std::abs(access.strides[static_cast<std::size_t>(plan_.rank() - 1)]));
-        double places = along_column ? tile : 1;
-        if (along_column && tap > 0) {
-          places = std::min(tile, ((tile - 1) * std::max(1.0, step / tap) + tap_run) / tap_run);
-        }
         const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
+        const double places = along_column ? places_of(access, tile, column) : 1;
         body.loads += places * wide * registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
         continue;
       }
       const bool fused = node.op == ScalarOp::mul;
-      body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile : 1) * wide *
+      body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile.columns : 1) * wide *
                   (fused ? 1 : registers_of(node.dtype));
     }
-    // Behind the window: what is computed from the sums, and the stores.
+    return body;
+  }
+
+  /// Different places that a tap of a tile loads from: neighbours share what the run of taps
+  /// covers.
+  double places_of(const loop::Access& access, const Tile& tile, int column) const {
+    const auto stride = [&](int dim) {
+      return static_cast<double>(std::abs(access.strides[static_cast<std::size_t>(dim)]));
+    };
+    const double step = stride(column), tap = stride(plan_.rank() - 1);
+    if (tap == 0) return tile.columns;
+    const double run = extent(plan_.rank() - 1);
+    return std::min(tile.columns, ((tile.columns - 1) * std::max(1.0, step / tap) + run) / run);
+  }
+
+  /// What is computed from a register of sums, and its stores.
+  Body behind_the_window() const {
     Body once;
     for (const ScalarNode& node : nest_.nodes) {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
@@ -160,15 +191,7 @@ class WindowCost : public NestView {
       }
     }
     once.stores += static_cast<double>(nest_.stores.size());
-    // All of a block overlaps: its sums are independent of each other.
-    Body block;
-    const double ends = blocks * tile * vectors;
-    block.alu = steps * body.alu + ends * once.alu;
-    block.loads = steps * body.loads + ends * once.loads;
-    block.stores = ends * once.stores;
-    compute_ += block.longest(model_);
-    add_rows_again(column);
-    overhead_ += blocks * (0.5 + 0.3 * taps / tap_run) * model_.loop;
+    return once;
   }
 
   /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
