@@ -3,6 +3,7 @@
 
 #include "graph/rules.hpp"
 #include "ops/norm.hpp"
+#include "ops/signal_tools.hpp"
 #include "rlx/signal.hpp"
 
 namespace rlx {
@@ -11,27 +12,6 @@ namespace {
 constexpr double least_power = 1e-10, range = 8;
 
 bool has_complex(const Value& x) { return is_complex(x.dtype()); }
-
-Value last_axis_part(Value x, std::int64_t start, std::int64_t limit) {
-  Axes starts(static_cast<std::size_t>(x.rank()), 0),
-      limits(static_cast<std::size_t>(x.rank()), op::slice_end);
-  starts.back() = start;
-  limits.back() = limit;
-  return slice(x, std::move(starts), std::move(limits));
-}
-
-/// The real and imaginary parts of the bins that filters read.
-struct Parts {
-  Value re, im;
-};
-Parts parts_of(Graph& graph, Value spectrum, std::int64_t bins) {
-  if (has_complex(spectrum)) {
-    const Value z = last_axis_part(spectrum, 0, bins);
-    return {graph.add_one(op::Real{}, {z}), graph.add_one(op::Imag{}, {z})};
-  }
-  const std::int64_t n = spectrum.shape().back().value() / 2;
-  return {last_axis_part(spectrum, 0, bins), last_axis_part(spectrum, n, n + bins)};
-}
 
 /// The gradient of l = log10(energy) behind the floor: floored places hand theirs to the maximum,
 /// in equal shares where several places hold it.
@@ -83,7 +63,7 @@ struct Rules<op::LogMelBackward> {
     if (!width.is_static())
       throw Exception(
           unsupported("A log_mel_backward of an unbound length ({}) has no body.", width.text()));
-    const Parts parts = parts_of(graph, spectrum, bins);
+    const Parts parts = first_bins(spectrum, bins);
     const Value power = parts.re * parts.re + parts.im * parts.im;
     const auto number = [&](double value) { return graph.constant(power.dtype(), value); };
     const std::int64_t last = power.rank() - 1;

@@ -5,33 +5,11 @@
 #include <numeric>
 
 #include "ops/norm.hpp"
+#include "ops/signal_tools.hpp"
 #include "rlx/signal.hpp"
 
 namespace rlx {
 namespace {
-
-// [start, limit) along the last axis.
-Value last_axis_part(Value x, std::int64_t start, std::int64_t limit) {
-  Axes starts(x.rank(), 0), limits(x.rank(), op::slice_end);
-  starts.back() = start;
-  limits.back() = limit;
-  return slice(x, std::move(starts), std::move(limits));
-}
-
-// re^2 + im^2 of the first bins of a spectrum in block layout, or of complex bins.
-Value power_of(Graph& graph, Value spectrum, std::int64_t bins) {
-  Value re, im;
-  if (is_complex(spectrum.dtype())) {
-    const Value z = last_axis_part(spectrum, 0, bins);
-    re = graph.add_one(op::Real{}, {z});
-    im = graph.add_one(op::Imag{}, {z});
-  } else {
-    const std::int64_t n = spectrum.shape().back().value() / 2;
-    re = last_axis_part(spectrum, 0, bins);
-    im = last_axis_part(spectrum, n, n + bins);
-  }
-  return re * re + im * im;
-}
 
 // The powers of one row of a spectrum.
 std::vector<double> row_power(const TensorView& spectrum,
@@ -146,7 +124,7 @@ struct Rules<op::LogMel> {
     return {};
   }
   static Values body(const op::LogMel& a, Graph& graph, std::span<const Value> inputs) {
-    const Value power = power_of(graph, inputs[0], inputs[1].shape()[1].value());
+    const Value power = power_of(first_bins(inputs[0], inputs[1].shape()[1].value()));
     const auto number = [&](double value) { return graph.constant(power.dtype(), value); };
     const Value energy = graph.add_one(
         op::DotGeneral{.a_contract = {power.rank() - 1}, .b_contract = {1}}, {power, inputs[1]});
@@ -270,7 +248,8 @@ struct Rules<op::WelchPeaks> {
   static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
     const std::int64_t width = inputs[0].shape()[1].value(), bins = bins_of(width);
     const Dim items = floor_div(inputs[0].shape()[0], Dim(a.n_segments));
-    const Value segments = reshape(power_of(graph, inputs[0], bins), {items, a.n_segments, bins});
+    const Value segments =
+        reshape(power_of(first_bins(inputs[0], bins)), {items, a.n_segments, bins});
     std::vector<float> factors;
     for (std::int64_t k = 0; k < bins; ++k) factors.push_back(static_cast<float>(factor(k, width)));
     const Value weights =

@@ -2,6 +2,7 @@
 #include "rlx/signal_streams.hpp"
 
 #include "ops/apply.hpp"
+#include "ops/signal_tools.hpp"
 
 namespace rlx {
 namespace {
@@ -9,14 +10,6 @@ namespace {
 /// By how many samples a frame ends before the newest one, so that frames begin where they should.
 std::int64_t lag(const StreamFrames& frames, std::int64_t hop) {
   return ((frames.before - frames.n_fft) % hop + hop) % hop;
-}
-
-Value last_axis_part(Value x, std::int64_t start, std::int64_t limit) {
-  Axes starts(static_cast<std::size_t>(x.rank()), 0),
-      limits(static_cast<std::size_t>(x.rank()), op::slice_end);
-  starts.back() = start;
-  limits.back() = limit;
-  return slice(x, std::move(starts), std::move(limits));
 }
 
 std::int64_t hop_of(const Value& samples) {
@@ -40,11 +33,11 @@ Value stream_frame(Value samples, const std::string& name, const StreamFrames& f
                               frames.n_fft, frames.before));
   Dims kept = samples.type().dims();
   kept.back() = frames.n_fft + lag(frames, hop) - hop;
-  if (kept.back() == 0) return last_axis_part(samples, 0, frames.n_fft);
+  if (kept.back() == 0) return part_of_axis(samples, -1, 0, frames.n_fft);
   const Value before = samples.graph().state(name, samples.dtype(), kept);
   const Value both = concat({before, samples}, samples.rank() - 1);
-  samples.graph().update(before, last_axis_part(both, hop, hop + kept.back()));
-  return last_axis_part(both, 0, frames.n_fft);
+  samples.graph().update(before, part_of_axis(both, -1, hop, hop + kept.back()));
+  return part_of_axis(both, -1, 0, frames.n_fft);
 }
 
 Value stft_stream(Value samples, Value window, const std::string& name,

@@ -111,6 +111,13 @@ Parts spectrum_parts(Value frames, std::int64_t n_fft, bool onesided) {
           concat({parts.im, -mirrored(parts.im)}, axis)};
 }
 
+Parts first_bins(Value spectrum, std::int64_t bins) {
+  const Value first = part_of_axis(spectrum, -1, 0, bins);
+  if (is_complex(spectrum.dtype())) return {apply(op::Real{}, {first}), apply(op::Imag{}, {first})};
+  const std::int64_t block = spectrum.shape().back().value() / 2;
+  return {first, part_of_axis(spectrum, -1, block, block + bins)};
+}
+
 Value power_of(const Parts& parts) { return parts.re * parts.re + parts.im * parts.im; }
 
 Value complex_of(const Parts& parts) { return apply(op::MakeComplex{}, {parts.re, parts.im}); }

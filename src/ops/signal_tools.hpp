@@ -40,6 +40,9 @@ struct Parts {
 /// rfft of the last axis, zeros put behind it up to n_fft points; all n_fft bins where not
 /// onesided.
 Parts spectrum_parts(Value frames, std::int64_t n_fft, bool onesided);
+/// Of the first bins of a spectrum: complex bins, or a block of real parts and one of imaginary
+/// ones.
+Parts first_bins(Value spectrum, std::int64_t bins);
 Value power_of(const Parts& parts);
 Value complex_of(const Parts& parts);
 

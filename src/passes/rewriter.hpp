@@ -5,28 +5,21 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "graph/value_map.hpp"
 #include "rlx/graph.hpp"
 
 namespace rlx::passes {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& source) : source_(source), mapped_(source.nodes().size()) {}
+  explicit Rewriter(const Graph& source) : source_(source), mapped_(source) {}
 
   const Graph& source() const { return source_; }
   Graph& target() { return target_; }
 
   /// Where a value of the source went.
-  ValueId operator()(ValueId old) const {
-    return old.node < 0
-               ? old
-               : mapped_[static_cast<std::size_t>(old.node)][static_cast<std::size_t>(old.result)];
-  }
-  std::vector<ValueId> inputs_of(const Node& node) const {
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back((*this)(input));
-    return inputs;
-  }
+  ValueId operator()(ValueId old) const { return mapped_(old); }
+  std::vector<ValueId> inputs_of(const Node& node) const { return mapped_(node.inputs); }
   /// The rewritten inputs as handles of the target.
   Values values_of(const Node& node) {
     Values values;
@@ -63,7 +56,7 @@ class Rewriter {
  private:
   const Graph& source_;
   Graph target_;
-  std::vector<std::vector<ValueId>> mapped_;
+  ValueMap mapped_;
 };
 
 /// Rebuilds `graph`; `visit(rewriter, index, node)` gives true where it replaced the node, false to

@@ -55,26 +55,19 @@ Result<Graph> map_subgraphs(const Graph& graph,
 }
 
 Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const Value> operands) {
-  std::vector<std::vector<ValueId>> mapped(graph.nodes().size());
+  ValueMap mapped(graph);
   std::size_t next_operand = 0;
-  const auto at = [&](ValueId id) {
-    return id.node < 0
-               ? id
-               : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
-  };
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op.is<op::Input>()) {
       mapped[i] = {operands[next_operand++].id()};
       continue;
     }
-    std::vector<ValueId> inputs;
-    for (const ValueId id : node.inputs) inputs.push_back(at(id));
-    RLX_ASSIGN(mapped[i], target.try_add(node.op, inputs, node.name, node.origin));
+    RLX_ASSIGN(mapped[i], target.try_add(node.op, mapped(node.inputs), node.name, node.origin));
   }
   Values results;
   for (const GraphOutput& output : graph.outputs())
-    results.push_back(target.handle(at(output.value)));
+    results.push_back(target.handle(mapped(output.value)));
   return results;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "graph/value_map.hpp"
 #include "plan/regions.hpp"
 
 namespace rlx::plan {
@@ -42,7 +43,7 @@ class Flattening {
   /// outputs.
   Result<std::vector<ValueId>> add(const Graph& graph, const std::vector<ValueId>* operands,
                                    const Predicates& predicates) {
-    std::vector<std::vector<ValueId>> mapped(graph.nodes().size());
+    ValueMap mapped(graph);
     std::size_t next_operand = 0;
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       const Node& node = graph.nodes()[i];
@@ -50,13 +51,7 @@ class Flattening {
         mapped[i] = {(*operands)[next_operand++]};
         continue;
       }
-      std::vector<ValueId> inputs;
-      for (const ValueId id : node.inputs) {
-        inputs.push_back(
-            id.node < 0
-                ? id
-                : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
-      }
+      const std::vector<ValueId> inputs = mapped(node.inputs);
       if (const auto* branch = node.op.as<op::If>()) {
         RLX_ASSIGN(mapped[i], add_branches(*branch, inputs, predicates));
       } else {
@@ -64,10 +59,7 @@ class Flattening {
       }
     }
     std::vector<ValueId> outputs;
-    for (const GraphOutput& output : graph.outputs()) {
-      outputs.push_back(mapped[static_cast<std::size_t>(output.value.node)]
-                              [static_cast<std::size_t>(output.value.result)]);
-    }
+    for (const GraphOutput& output : graph.outputs()) outputs.push_back(mapped(output.value));
     return outputs;
   }
 

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "graph/op_info.hpp"
+#include "graph/value_map.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -176,7 +177,7 @@ std::string Stage::key_of(const Named& values) const {
 
 Result<Graph> Stage::part_after(const Named& values) const {
   Graph next;
-  std::vector<std::vector<ValueId>> mapped(graph_.nodes().size());
+  ValueMap mapped(graph_);
   const auto carried = [&](ValueId id, bool constant) {
     const Tensor& value = values.at(carried_name(id));
     return constant ? next.constant(value).id()
@@ -202,21 +203,12 @@ Result<Graph> Stage::part_after(const Named& values) const {
         if (found != handed_over_.end()) mapped[i][k] = carried(found->first, found->second);
       }
     } else {
-      std::vector<ValueId> inputs;
-      for (const ValueId id : node.inputs) {
-        inputs.push_back(
-            id.node < 0
-                ? id
-                : mapped[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)]);
-      }
-      RLX_ASSIGN(mapped[i], next.try_add(node.op, inputs, node.name, node.origin));
+      RLX_ASSIGN(mapped[i], next.try_add(node.op, mapped(node.inputs), node.name, node.origin));
     }
   }
   std::vector<GraphOutput> outputs;
-  for (const GraphOutput& output : graph_.outputs()) {
-    outputs.push_back({output.name, mapped[static_cast<std::size_t>(output.value.node)]
-                                          [static_cast<std::size_t>(output.value.result)]});
-  }
+  for (const GraphOutput& output : graph_.outputs())
+    outputs.push_back({output.name, mapped(output.value)});
   next.set_outputs(std::move(outputs));
   return next;
 }

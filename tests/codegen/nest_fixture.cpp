@@ -104,18 +104,23 @@ std::string difference(const loop::Kernel& kernel, const Contents& made, const C
 }
 
 void expect_as_interpreted(const loop::Kernel& kernel, double tolerance, unsigned seed) {
+  SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const Contents start = random_contents(kernel, random);
+  expect_as_interpreted(kernel, random_contents(kernel, random), tolerance,
+                        static_cast<int>(seed % 3));
+}
+
+void expect_as_interpreted(const loop::Kernel& kernel, const Contents& start, double tolerance,
+                           int cuts) {
   Contents expected = start;
   std::vector<void*> buffers;
   for (std::vector<std::byte>& bytes : expected) buffers.push_back(bytes.data());
   loop::interpret(kernel, buffers.data());
   for (const codegen::Target& target : host_targets()) {
     Contents made = start;
-    run_generated(kernel, target, made, static_cast<int>(seed % 3));
+    run_generated(kernel, target, made, cuts);
     const std::string found = difference(kernel, made, expected, tolerance);
-    EXPECT_EQ(found, "") << codegen::name_of(target.isa) << ", seed " << seed << "\n"
-                         << loop::to_text(kernel);
+    EXPECT_EQ(found, "") << codegen::name_of(target.isa) << "\n" << loop::to_text(kernel);
   }
 }
 

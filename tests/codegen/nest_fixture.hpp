@@ -33,5 +33,7 @@ std::string difference(const loop::Kernel& kernel, const Contents& made, const C
 
 /// Generated code on every target gives what the interpreter gives.
 void expect_as_interpreted(const loop::Kernel& kernel, double tolerance, unsigned seed);
+void expect_as_interpreted(const loop::Kernel& kernel, const Contents& start, double tolerance,
+                           int cuts = 0);
 
 }  // namespace rlx::testing

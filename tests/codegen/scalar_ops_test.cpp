@@ -117,16 +117,8 @@ void check(const std::vector<ScalarNode>& operations, DType operand, bool pairs)
   for (std::int64_t i = 0; i < n; ++i) {
     store_datum(operand, start[0].data(), i, values[static_cast<std::size_t>(i)]);
   }
-  Contents expected = start;
-  std::vector<void*> buffers;
-  for (std::vector<std::byte>& bytes : expected) buffers.push_back(bytes.data());
-  loop::interpret(kernel, buffers.data());
-  for (const codegen::Target& target : host_targets()) {
-    Contents made = start;
-    run_generated(kernel, target, made);
-    EXPECT_EQ(difference(kernel, made, expected, 0), "")
-        << name_of(operand) << " on " << codegen::name_of(target.isa) << ": " << names;
-  }
+  SCOPED_TRACE(fmt::format("{}: {}", name_of(operand), names));
+  expect_as_interpreted(kernel, start, 0);
 }
 
 std::vector<ScalarNode> nodes_of(std::initializer_list<ScalarOp> ops, DType dtype) {

@@ -27,6 +27,12 @@ inline Tensor noise(const Type& type, double low, double high, std::mt19937& gen
   return tensor;
 }
 
+/// Noise of f32 in [-1, 1).
+inline Tensor noise(Shape shape, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  return noise({f32, std::move(shape)}, -1, 1, generator);
+}
+
 /// One tensor for each input of the sample; empty where it is left out.
 inline std::vector<Tensor> sample_inputs(const Sample& sample, std::uint32_t seed = 1) {
   std::mt19937 generator(seed);

@@ -13,10 +13,7 @@
 namespace rlx {
 namespace {
 
-Tensor noise(Shape shape, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return testing::noise({f32, std::move(shape)}, -1, 1, generator);
-}
+using testing::noise;
 
 /// Transposes of values with so many elements.
 int transposes_of(const Graph& graph, std::int64_t elements) {

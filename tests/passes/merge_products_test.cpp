@@ -9,28 +9,19 @@
 namespace rlx {
 namespace {
 
-Value weight(Graph& graph, Dims dims, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return graph.constant(testing::noise({f32, Shape(dims.begin(), dims.end())}, -1, 1, generator));
-}
+using testing::count;
+using testing::weight;
 
 Value projection(Graph& graph, Value x, std::int64_t columns, std::uint32_t seed, bool bias) {
   const Value y = matmul(x, weight(graph, {8, columns}, seed));
   return bias ? y + weight(graph, {columns}, seed + 1) : y;
 }
 
-int products(const Graph& graph) {
-  const Graph live = passes::drop_dead(graph).value();
-  return static_cast<int>(
-      std::count_if(live.nodes().begin(), live.nodes().end(),
-                    [](const Node& node) { return node.op.is<op::DotGeneral>(); }));
-}
-
 /// Runs the pass; the values must stay. Gives the products that are left.
 int products_after(const Graph& graph) {
   const Graph merged = passes::merge_products(graph, IoFusionGate::preset(Device::cpu)).value();
   testing::expect_same_values(graph, merged, 1e-5);
-  return products(merged);
+  return count<op::DotGeneral>(merged);
 }
 
 Value heads(Value x, std::int64_t count) {
@@ -82,9 +73,9 @@ TEST(MergeProducts, the_gate_decides_and_its_question_is_kept) {
   const Graph graph = weights_first(attention_block(true));
   std::vector<FusionQuestion> asked;
   IoFusionGate gate = IoFusionGate::preset(Device::cpu);
-  EXPECT_EQ(products(passes::merge_products(graph, gate, &asked).value()), 1);
+  EXPECT_EQ(count<op::DotGeneral>(passes::merge_products(graph, gate, &asked).value()), 1);
   gate.min_gain_ns = 1e9;
-  EXPECT_EQ(products(passes::merge_products(graph, gate, &asked).value()), 3);
+  EXPECT_EQ(count<op::DotGeneral>(passes::merge_products(graph, gate, &asked).value()), 3);
   ASSERT_EQ(asked.size(), 2);
   EXPECT_TRUE(asked[0].fused);
   EXPECT_FALSE(asked[1].fused);

@@ -6,20 +6,16 @@
 
 #include <cmath>
 
-#include "../ops/sample_inputs.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
 
 using passes::PrecisionPolicy;
+using testing::weight;
 using Choices = std::vector<Explanation::Claim>;
-
-Value weight(Graph& graph, Dims dims, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return graph.constant(testing::noise({f32, Shape(dims.begin(), dims.end())}, -1, 1, generator));
-}
 
 /// Narrow products take half of the time, or twice as long.
 PrecisionPolicy policy(Precision asked, bool pays = true) {

@@ -11,12 +11,7 @@
 namespace rlx {
 namespace {
 
-template <class T>
-int count(const Graph& graph) {
-  const Graph live = passes::drop_dead(graph).value();
-  return static_cast<int>(std::count_if(live.nodes().begin(), live.nodes().end(),
-                                        [](const Node& node) { return node.op.is<T>(); }));
-}
+using testing::count;
 
 /// The recognised graph; its values on noise must be those of `graph`.
 Graph recognised(const Graph& graph, double tolerance = 2e-6) {

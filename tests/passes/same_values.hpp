@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "../ops/sample_inputs.hpp"
+#include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::testing {
@@ -15,6 +17,19 @@ struct NoiseRange {
   double low = -1, high = 1;
   std::uint32_t seed = 9;
 };
+
+/// A constant of such noise.
+inline Value weight(Graph& graph, Shape shape, std::uint32_t seed) {
+  return graph.constant(noise(std::move(shape), seed));
+}
+
+/// How many nodes of an op the outputs are made of.
+template <class T>
+int count(const Graph& graph) {
+  const Graph live = passes::drop_dead(graph).value();
+  return static_cast<int>(
+      std::ranges::count_if(live.nodes(), [](const Node& node) { return node.op.is<T>(); }));
+}
 
 /// A tensor of noise for each input of the graph, in order.
 inline std::vector<Tensor> noise_inputs(const Graph& graph, const NoiseRange& range = {}) {

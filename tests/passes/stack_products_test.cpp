@@ -9,10 +9,7 @@
 namespace rlx {
 namespace {
 
-Value weight(Graph& graph, Shape shape, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return graph.constant(testing::noise({f32, std::move(shape)}, -1, 1, generator));
-}
+using testing::weight;
 
 /// Runs the pass; the values must stay. Gives the products that are left.
 int products_after(const Graph& graph) {

@@ -8,10 +8,7 @@
 namespace rlx {
 namespace {
 
-Value weight(Graph& graph, Shape shape, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return graph.constant(testing::noise({f32, std::move(shape)}, -1, 1, generator));
-}
+using testing::weight;
 
 int transposed(const Graph& graph) {
   return static_cast<int>(

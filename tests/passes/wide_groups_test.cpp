@@ -10,10 +10,7 @@
 namespace rlx {
 namespace {
 
-Tensor noise(Shape shape, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return testing::noise({f32, std::move(shape)}, -1, 1, generator);
-}
+using testing::noise;
 
 Graph grouped(std::int64_t groups, std::int64_t in, std::int64_t out, bool constant = true) {
   Graph graph;

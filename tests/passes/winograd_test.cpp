@@ -26,12 +26,6 @@ Graph convolution(const Case& c) {
 
 bool always(const Node&, const Graph&, const Graph&) { return true; }
 
-int convolutions(const Graph& graph) {
-  const Graph live = passes::drop_dead(graph).value();
-  return static_cast<int>(
-      std::ranges::count_if(live.nodes(), [](const Node& node) { return node.op.is<op::Conv>(); }));
-}
-
 TEST(Winograd, GivesTheDirectSumsValues) {
   const Case cases[] = {
       {{1, 8, 8, 3}, {3, 3, 3, 5}, {.pad_low = {1, 1}, .pad_high = {1, 1}}},
@@ -43,7 +37,7 @@ TEST(Winograd, GivesTheDirectSumsValues) {
   for (const Case& c : cases) {
     const Graph direct = convolution(c);
     const Graph points = passes::winograd(direct, always).value();
-    ASSERT_EQ(convolutions(points), 0);
+    ASSERT_EQ(testing::count<op::Conv>(points), 0);
     ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
     SCOPED_TRACE(print(direct));
     testing::expect_same_values(direct, points, 2e-5);
@@ -61,14 +55,14 @@ TEST(Winograd, LeavesWhatItDoesNotFit) {
       {image, {3, 1, 4, 4}, {}},
   };
   for (const Case& c : cases)
-    EXPECT_EQ(convolutions(passes::winograd(convolution(c), always).value()), 1);
+    EXPECT_EQ(testing::count<op::Conv>(passes::winograd(convolution(c), always).value()), 1);
 }
 
 TEST(Winograd, LeavesFiltersThatRunsMake) {
   Graph graph;
   const Value x = graph.input("x", f32, {1, 8, 8, 4}), w = graph.input("w", f32, {3, 3, 4, 4});
   graph.output("y", graph.add_one(op::Conv{.channels_last = true}, {x, w}));
-  EXPECT_EQ(convolutions(passes::winograd(graph, always).value()), 1);
+  EXPECT_EQ(testing::count<op::Conv>(passes::winograd(graph, always).value()), 1);
 }
 
 TEST(Winograd, AsksWhichIsFaster) {
@@ -77,11 +71,11 @@ TEST(Winograd, AsksWhichIsFaster) {
   const auto never = [&](const Node& node, const Graph& first, const Graph& second) {
     ++asked;
     EXPECT_TRUE(node.op.is<op::Conv>());
-    EXPECT_EQ(convolutions(first), 1);
-    EXPECT_EQ(convolutions(second), 0);
+    EXPECT_EQ(testing::count<op::Conv>(first), 1);
+    EXPECT_EQ(testing::count<op::Conv>(second), 0);
     return false;
   };
-  EXPECT_EQ(convolutions(passes::winograd(direct, never).value()), 1);
+  EXPECT_EQ(testing::count<op::Conv>(passes::winograd(direct, never).value()), 1);
   EXPECT_EQ(asked, 1);
 }
 

@@ -7,10 +7,7 @@
 namespace rlx {
 namespace {
 
-Tensor noise(Shape shape, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  return testing::noise({f32, std::move(shape)}, -1, 1, generator);
-}
+using testing::noise;
 
 /// Compiles and runs the graph of one input x; gives the number of questions about rows that were
 /// answered with yes.

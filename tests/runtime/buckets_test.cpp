@@ -6,17 +6,14 @@
 #include <cmath>
 #include <thread>
 
+#include "base/message.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
-}
+using testing::message;
 
 Tensor noise(Dims dims, int seed) {
   Tensor tensor(f32, std::move(dims));
@@ -53,7 +50,7 @@ void expect_same(const Outputs& actual, const Outputs& expected) {
   }
 }
 
-class Buckets : public testing::Test {
+class Buckets : public ::testing::Test {
  protected:
   Outputs exact(const Graph& graph, std::int64_t rows, const Tensor& x) {
     return session.compile(graph, {.dims = {{"rows", rows}}}).value().run({{"x", x}}).value();

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/message.hpp"
 #include "base/temporary_folder.hpp"
 #include "rlx/custom.hpp"
 #include "rlx/mapped.hpp"
@@ -19,12 +20,8 @@ namespace rlx {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message;
 using ::testing::StartsWith;
-
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
-}
 
 /// y = 2x on f32[rows, 4].
 Graph doubled() {

@@ -16,6 +16,7 @@
 #include <random>
 #include <thread>
 
+#include "base/message.hpp"
 #include "base/temporary_folder.hpp"
 #include "graph/elementwise_eval.hpp"
 #include "graph/op_info.hpp"
@@ -33,6 +34,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message;
 
 Tensor noise(DType dtype, Dims dims, unsigned seed) {
   std::mt19937 random(seed);
@@ -48,11 +50,6 @@ Tensor noise(DType dtype, Dims dims, unsigned seed) {
 
 Tensor indices(Dims dims, const std::vector<std::int32_t>& values) {
   return Tensor::of<std::int32_t>(std::move(dims), std::span<const std::int32_t>(values));
-}
-
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {

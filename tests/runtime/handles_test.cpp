@@ -4,12 +4,14 @@
 
 #include <cstring>
 
+#include "base/message.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message;
 
 /// next = state + x, y = 2 * next.
 Graph counter() {
@@ -30,11 +32,6 @@ CompiledGraph compiled(const Graph& graph, CompileOptions options = {}) {
 std::vector<float> values(const Tensor& tensor) {
   const auto all = tensor.as<float>();
   return {all.begin(), all.end()};
-}
-
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
 }
 
 const std::vector<float> ones(4, 1.0f);

@@ -97,6 +97,17 @@ TEST(Quantised, steps_of_either_sign_are_right) {
   }
 }
 
+op::IntegerConv some_convolution(std::int64_t groups, std::mt19937& random) {
+  op::IntegerConv conv{.groups = groups};
+  for (int i = 0; i < 2; ++i) {
+    conv.strides.push_back(between(random, 1, 2));
+    conv.dilations.push_back(between(random, 1, 2));
+    conv.pad_low.push_back(between(random, 0, 2));
+    conv.pad_high.push_back(between(random, 0, 2));
+  }
+  return conv;
+}
+
 TEST(Quantised, integer_convolutions_are_exact) {
   std::mt19937 random(12);
   for (std::uint32_t round = 0; round < 12; ++round) {
@@ -106,13 +117,7 @@ TEST(Quantised, integer_convolutions_are_exact) {
     const std::int64_t channels = groups * between(random, 1, 20),
                        columns = groups * between(random, 1, 40);
     const DType x_type = either(random), w_type = either(random);
-    op::IntegerConv conv{.groups = groups};
-    for (int i = 0; i < 2; ++i) {
-      conv.strides.push_back(between(random, 1, 2));
-      conv.dilations.push_back(between(random, 1, 2));
-      conv.pad_low.push_back(between(random, 0, 2));
-      conv.pad_high.push_back(between(random, 0, 2));
-    }
+    const op::IntegerConv conv = some_convolution(groups, random);
     const Value x = graph.input(
         "x", x_type,
         {between(random, 1, 2), channels, between(random, 8, 20), between(random, 8, 20)});
@@ -133,13 +138,7 @@ TEST(Quantised, integer_depthwise_convolutions_are_exact) {
     Graph graph;
     const std::int64_t channels = between(random, 2, 70), kernel = between(random, 1, 5);
     const DType x_type = either(random), w_type = either(random);
-    op::IntegerConv conv{.groups = channels};
-    for (int i = 0; i < 2; ++i) {
-      conv.strides.push_back(between(random, 1, 2));
-      conv.dilations.push_back(between(random, 1, 2));
-      conv.pad_low.push_back(between(random, 0, 2));
-      conv.pad_high.push_back(between(random, 0, 2));
-    }
+    const op::IntegerConv conv = some_convolution(channels, random);
     const Value x = graph.input(
         "x", x_type,
         {between(random, 1, 2), channels, between(random, 9, 20), between(random, 9, 20)});

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/message.hpp"
 #include "rlx/custom.hpp"
 #include "rlx/rlx.hpp"
 
@@ -16,6 +17,7 @@ namespace rlx {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message;
 
 /// y = table[index] doubled: an index outside fails.
 Graph lookup() {
@@ -29,12 +31,7 @@ Graph lookup() {
 
 Tensor index(std::int64_t i) { return Tensor::of<std::int64_t>({3}, {i, 0, i}); }
 
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
-}
-
-class Queue : public testing::Test {
+class Queue : public ::testing::Test {
  protected:
   Session session{Device::cpu, {.threads = 2}};
 };

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/message.hpp"
 #include "base/temporary_folder.hpp"
 #include "rlx/rlx.hpp"
 
@@ -19,11 +20,7 @@ namespace rlx {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <class T>
-std::string message(const T& result) {
-  return result.ok() ? "no error" : result.error().message;
-}
+using testing::message;
 
 Graph model() {
   Graph graph;

@@ -165,7 +165,7 @@ class ContractionEmitter {
     lay_out_scratch();
     emit_parts();
     if (plan_.whole_rows) {
-      RLX_TRY(emit_row_epilogue());
+      RLX_TRY(add_row_epilogue());
     }
     emit_preamble();
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
@@ -225,25 +225,12 @@ class ContractionEmitter {
     if (!context_.register_epilogue()) epilogue_ = emit_tile_epilogue(context_);
   }
 
-  Status emit_row_epilogue() {
-    llvm::Type* pointer = builder_.getPtrTy();
-    llvm::Type* integer = builder_.getInt64Ty();
-    PartFunction part(emitter_, "row_epilogue", {pointer, integer, integer, pointer});
-    part.load_buffers(0);
-    Emitter& inner = part.emitter();
-    inner.begin = part.argument(1);
-    inner.end = part.argument(2);
-    inner.scratch = part.argument(3);
-    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, contraction_.row_epilogue, true));
-    builder_.CreateRetVoid();
-    const std::int64_t rows = plan_.batches * plan_.rows;
-    if (shape.work_items != rows) {
-      return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
-                            shape.work_items, rows);
-    }
-    row_epilogue_ = part.function();
+  Status add_row_epilogue() {
+    RLX_ASSIGN(const RowEpilogue made,
+               emit_row_epilogue(emitter_, contraction_.row_epilogue, plan_.batches * plan_.rows));
+    row_epilogue_ = made.function;
     row_epilogue_scratch_at_ = scratch_bytes_;
-    scratch_bytes_ += align_up(shape.scratch_bytes);
+    scratch_bytes_ += align_up(made.scratch_bytes);
     return {};
   }
 

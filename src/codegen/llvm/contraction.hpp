@@ -93,6 +93,14 @@ void emit_register_epilogue(const ContractionContext& context, PartFunction& par
                             std::int64_t rows, const std::vector<llvm::Value*>& sums,
                             const std::vector<llvm::Value*>& masks);
 
+/// void(ptr buffers, i64 begin, i64 end, ptr scratch): a nest over whole rows of results.
+struct RowEpilogue {
+  llvm::Function* function = nullptr;
+  std::int64_t scratch_bytes = 0;
+};
+/// Errors: the nest's, and one of rlx where its work items are not `rows`.
+Result<RowEpilogue> emit_row_epilogue(Emitter& emitter, const loop::Nest& nest, std::int64_t rows);
+
 /// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,
 /// widened to the accumulator type. Columns beyond columns_left hold anything.
 llvm::Function* emit_panel_copy(const ContractionContext& context);

@@ -80,7 +80,7 @@ class ChainEmitter {
     choose_group();
     lay_out_scratch();
     for (Stage* stage : stages_) emit_parts(*stage);
-    if (!before_.nodes.empty()) RLX_TRY(emit_row_epilogue());
+    if (!before_.nodes.empty()) RLX_TRY(add_row_epilogue());
     emit_preamble();
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
     return KernelShape{second_.plan.batches * groups_, scratch_bytes_};
@@ -179,25 +179,12 @@ class ChainEmitter {
     if (!stage.context.register_epilogue()) stage.epilogue = emit_tile_epilogue(stage.context);
   }
 
-  Status emit_row_epilogue() {
-    llvm::Type* pointer = builder_.getPtrTy();
-    llvm::Type* integer = builder_.getInt64Ty();
-    PartFunction part(emitter_, "row_epilogue", {pointer, integer, integer, pointer});
-    part.load_buffers(0);
-    Emitter& inner = part.emitter();
-    inner.begin = part.argument(1);
-    inner.end = part.argument(2);
-    inner.scratch = part.argument(3);
-    RLX_ASSIGN(const KernelShape shape, emit_nest(inner, before_, true));
-    builder_.CreateRetVoid();
-    const std::int64_t rows = second_.plan.batches * rows_;
-    if (shape.work_items != rows) {
-      return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
-                            shape.work_items, rows);
-    }
-    row_epilogue_ = part.function();
+  Status add_row_epilogue() {
+    RLX_ASSIGN(const RowEpilogue made,
+               emit_row_epilogue(emitter_, before_, second_.plan.batches * rows_));
+    row_epilogue_ = made.function;
     row_epilogue_scratch_at_ = scratch_bytes_;
-    scratch_bytes_ += align_up(shape.scratch_bytes);
+    scratch_bytes_ += align_up(made.scratch_bytes);
     return {};
   }
 

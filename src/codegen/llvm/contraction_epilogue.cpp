@@ -1,6 +1,8 @@
 // The epilogue: the contraction's scalar nodes over a tile of accumulators just stored, a row at a
 // time, one or two registers of columns at a time; or over accumulators still in their registers.
 #include "codegen/llvm/contraction.hpp"
+
+#include "base/error.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
 namespace rlx::codegen {
@@ -257,6 +259,25 @@ llvm::Function* emit_tile_epilogue(const ContractionContext& context) {
                     {pointer, pointer, integer, integer, integer, integer});
   TileEpilogue(context, part).emit();
   return part.function();
+}
+
+Result<RowEpilogue> emit_row_epilogue(Emitter& emitter, const loop::Nest& nodes,
+                                      std::int64_t rows) {
+  llvm::Type* pointer = emitter.builder.getPtrTy();
+  llvm::Type* integer = emitter.builder.getInt64Ty();
+  PartFunction part(emitter, "row_epilogue", {pointer, integer, integer, pointer});
+  part.load_buffers(0);
+  Emitter& inner = part.emitter();
+  inner.begin = part.argument(1);
+  inner.end = part.argument(2);
+  inner.scratch = part.argument(3);
+  RLX_ASSIGN(const KernelShape shape, emit_nest(inner, nodes, true));
+  emitter.builder.CreateRetVoid();
+  if (shape.work_items != rows) {
+    return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
+                          shape.work_items, rows);
+  }
+  return RowEpilogue{part.function(), shape.scratch_bytes};
 }
 
 }  // namespace rlx::codegen
