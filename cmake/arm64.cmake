@@ -16,7 +16,8 @@ set(ENV{PKG_CONFIG_SYSROOT_DIR} ${RLX_ARM64_ROOT})
 
 # Sums are rounded as on x86-64, whose baseline has no fused multiply-add.
 set(CMAKE_CXX_FLAGS_INIT -ffp-contract=off)
-set(CMAKE_EXE_LINKER_FLAGS_INIT "")
+# Paths of programs are those of the libraries that their libraries want, too.
+set(CMAKE_EXE_LINKER_FLAGS_INIT -Wl,--disable-new-dtags)
 foreach(folder usr/lib lib)
   set(libraries ${RLX_ARM64_ROOT}/${folder}/aarch64-linux-gnu)
   string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT

@@ -40,7 +40,7 @@ std::string varint(std::uint64_t value) {
 
 Called call_rlx(const std::vector<std::string>& arguments) {
   const TestFolder folder;
-  std::string command = shell_quoted(RLX_TOOL_PATH);
+  std::string command = RLX_TOOL_EMULATOR " " + shell_quoted(RLX_TOOL_PATH);
   for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
   command += " >" + shell_quoted(folder.path("out")) + " 2>" + shell_quoted(folder.path("err"));
   const int status = std::system(command.c_str());
