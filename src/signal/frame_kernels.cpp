@@ -103,10 +103,10 @@ class BandKernel final : public FrameKernel<T> {
       }
       std::int64_t last = group + 1;
       while (last < end && is_within(last)) ++last;
-      void* moved[] = {static_cast<T*>(buffers[0]) - before_, buffers[1], buffers[2], buffers[3]};
       Job<T> inner = job;
+      inner.in.start = -before_;
       inner.lines = last * lanes_;
-      this->run_job(inner, moved, group, last, scratch);
+      this->run_job(inner, buffers, group, last, scratch);
       group = last;
     }
   }
@@ -141,7 +141,7 @@ class BandKernel final : public FrameKernel<T> {
       const std::int64_t inside = std::clamp<std::int64_t>(-start, 0, length_),
                          behind = std::clamp(samples_ - start, inside, length_);
       for (std::int64_t j = 0; j < inside; ++j) frame[j] = from[-(start + j)];
-      std::copy(from + start + inside, from + start + behind, frame + inside);
+      if (behind > inside) std::copy_n(from + (start + inside), behind - inside, frame + inside);
       for (std::int64_t j = behind; j < length_; ++j)
         frame[j] = from[2 * (samples_ - 1) - start - j];
     }

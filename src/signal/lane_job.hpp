@@ -36,12 +36,13 @@ struct Tables {
   std::int64_t inner_slots;            ///< points behind the second buffer, of stages' own tables
 };
 
-/// Where lines lie, in numbers of T: line r begins at (r / inner) * outer_step +
+/// Where lines lie, in numbers of T: line r begins at start + (r / inner) * outer_step +
 /// (r % inner) * inner_step; the real part of point j is `step` * j further, its imaginary part
 /// `imaginary` behind that. imaginary = 0: the points are real.
 struct Lines {
   std::int64_t inner = 1, outer_step = 0, inner_step = 0, step = 2, imaginary = 1;
   std::int64_t count = 0;  ///< points that are there
+  std::int64_t start = 0;  ///< of line 0; below 0 where the first lines are not asked for
 };
 
 /// Rows of filters that are zero outside [first, first + count).

@@ -17,7 +17,7 @@ struct LineAccess {
         inner = 0;
         ++outer;
       }
-      rows[lane] = base + outer * lines.outer_step + inner * lines.inner_step;
+      rows[lane] = base + (lines.start + outer * lines.outer_step + inner * lines.inner_step);
     }
   }
   /// Lanes lie `step` apart.
