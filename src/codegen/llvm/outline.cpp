@@ -212,14 +212,16 @@ class Outliner {
   bool complete_ = true;
 };
 
-/// The address of a variable that lies where the number says.
+/// The address of a variable that lies where the number says. It has no bytes, so that LLVM must
+/// not take it that two of them lie apart.
 llvm::Constant* symbol_of(llvm::Module& module, std::int32_t name, llvm::Type* type) {
   llvm::LLVMContext& context = module.getContext();
   const std::string text = number_symbol(name);
   llvm::GlobalVariable* symbol = module.getNamedGlobal(text);
   if (symbol == nullptr) {
-    symbol = new llvm::GlobalVariable(module, llvm::Type::getInt8Ty(context), false,
-                                      llvm::GlobalValue::ExternalLinkage, nullptr, text);
+    llvm::Type* const nothing = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), 0);
+    symbol = new llvm::GlobalVariable(module, nothing, false, llvm::GlobalValue::ExternalLinkage,
+                                      nullptr, text);
     symbol->setVisibility(llvm::GlobalValue::HiddenVisibility);
     symbol->setDSOLocal(true);
     const auto bound = [&](std::int64_t value) {
