@@ -54,6 +54,25 @@ TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
   }
 }
 
+TEST(ContractionMatmul, large_matrices_are_asked_for_a_panel_ahead) {
+  for (const Target& target : host_targets()) {
+    const auto plan_of = [&](const MatmulOptions& options) {
+      const loop::Kernel kernel = matmul(options, target);
+      expect_as_interpreted(kernel, target, 1e-5, 4);
+      return plan_contraction(std::get<loop::Contraction>(kernel.body), f32, f32,
+                              PlanMachine(machine_of(target)));
+    };
+    for (std::int64_t m : {3, 16, 33}) {
+      SCOPED_TRACE(m);
+      const ContractionPlan plan = plan_of({.m = m, .n = 487, .k = 161});
+      // Narrow registers walk over a panel in several blocks of columns.
+      EXPECT_EQ(plan.asking_blocks > 0, plan.panel_width == plan.block_columns);
+    }
+    EXPECT_EQ(plan_of({.m = 16, .n = 103, .k = 161}).asking_blocks, 0);
+    EXPECT_EQ(plan_of({.m = 1, .n = 487, .k = 161}).asking_blocks, 0);
+  }
+}
+
 TEST(ContractionMatmul, every_panel_width_and_tail) {
   for (const Target& target : host_targets()) {
     for (std::int32_t width : {16, 32, 48, 64}) {

@@ -214,10 +214,10 @@ class ContractionEmitter {
     for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
       if (all_tails && tail == 0) continue;
       if (!plan_.one_height) {
-        blocks_[tail][0] = emit_row_block(context_, plan_.block_rows, tail == 1);
+        blocks_[tail][0] = emit_row_block(context_, plan_.block_rows, tail == 1, asks());
       }
       if (plan_.short_blocks < plan_.row_blocks) {
-        blocks_[tail][1] = emit_row_block(context_, plan_.block_rows + 1, tail == 1);
+        blocks_[tail][1] = emit_row_block(context_, plan_.block_rows + 1, tail == 1, asks());
       }
     }
     if (plan_.column_source == ColumnSource::scratch) copy_ = emit_panel_copy(context_);
@@ -373,6 +373,18 @@ class ContractionEmitter {
     return panel;
   }
 
+  bool asks() const { return plan_.asking_blocks > 0; }
+
+  /// Where the row block's part of the next panel begins. Later blocks ask for what is there.
+  Value* asked_from(Value* columns, Value* block) {
+    Value* number = builder_.CreateSub(block, first_block_);
+    const std::int64_t part = plan_.panel_steps * plan_.asked_bytes;
+    Value* offset = builder_.CreateAdd(builder_.CreateMul(number, builder_.getInt64(part)),
+                                       builder_.getInt64(context_.packed_panel_bytes()));
+    Value* asking = builder_.CreateICmpULT(number, builder_.getInt64(plan_.asking_blocks));
+    return bytes_at(columns, builder_.CreateSelect(asking, offset, builder_.getInt64(0)));
+  }
+
   void emit_column_block(Value* column_block) {
     Value* first_column = builder_.CreateMul(column_block, builder_.getInt64(plan_.block_columns));
     Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), first_column);
@@ -382,7 +394,8 @@ class ContractionEmitter {
     emitter_.loop(first_block_, last_block_, 1, [&](Value* block) {
       Value* row = row_of(block);
       if (first_row_) row = builder_.CreateAdd(first_row_, row);
-      const Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
+      Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
+      if (asks()) arguments.push_back(asked_from(columns, block));
       emit_block_calls(block, left, arguments);
       if (!epilogue_) return;
       Value* tall = builder_.CreateICmpSGE(block, builder_.getInt64(plan_.short_blocks));

@@ -84,8 +84,10 @@ llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
 /// void(ptr a, ptr columns, i64 batch, i64 row, ptr out, ptr zero_line, i64 columns_left): a block
 /// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with
 /// register_epilogue() the kernel's array of buffers. `tail`: the last column block of an in-place
-/// B, whose columns beyond columns_left must not be read.
-llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail);
+/// B, whose columns beyond columns_left must not be read. `asks`: the function has one more
+/// parameter, ptr ahead, from where on it asks for the plan's asked_bytes in each step.
+llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail,
+                               bool asks = false);
 
 /// In a part as emit_row_block makes it: the epilogue's nodes and stores over `rows` rows of
 /// accumulators, `sums` by row and vector of columns. `masks` by vector; null: all columns count.

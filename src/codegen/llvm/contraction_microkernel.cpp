@@ -23,7 +23,8 @@ Integers extents_of(const std::vector<AddressDim>& dims) {
 
 class RowBlock {
  public:
-  RowBlock(const ContractionContext& context, PartFunction& part, std::int64_t rows, bool tail)
+  RowBlock(const ContractionContext& context, PartFunction& part, std::int64_t rows, bool tail,
+           bool asks)
       : context_(context),
         plan_(context.plan),
         part_(part),
@@ -31,7 +32,8 @@ class RowBlock {
         builder_(emitter_.builder),
         products_(context, emitter_),
         rows_(rows),
-        tail_(tail) {
+        tail_(tail),
+        asks_(asks) {
     const DType accumulator = context.contraction.accumulator;
     a_bytes_ = static_cast<std::int64_t>(size_of(context.a_dtype()));
     b_bytes_ = static_cast<std::int64_t>(size_of(context.column_dtype()));
@@ -299,6 +301,7 @@ class RowBlock {
     llvm::Type* a_type = builder_.getInt64Ty();
     if (one) a_type = builder_.getPtrTy();
     llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
+    llvm::PHINode* ahead = asks_ ? builder_.CreatePHI(builder_.getPtrTy(), 2) : nullptr;
     std::vector<llvm::PHINode*> phis;
     for (Value*& sum : sums) {
       phis.push_back(builder_.CreatePHI(vector_type_, 2));
@@ -308,6 +311,10 @@ class RowBlock {
     for (std::int64_t u = 0; u < unroll_; ++u) {
       emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u % sets_,
                 plan_.unit, sums);
+    }
+    if (ahead) {
+      ahead->addIncoming(part_.argument(7), before);
+      ahead->addIncoming(emit_asking(ahead, unroll_ * plan_.asked_bytes), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
@@ -325,6 +332,17 @@ class RowBlock {
     columns = next_b;
     Value* passed = builder_.getInt64(rounds * unroll_ * a_step);
     a_offset = a_offset ? builder_.CreateAdd(a_offset, passed) : passed;
+  }
+
+  /// Asks for the lines of so many bytes, into L2. Result: what lies behind them.
+  Value* emit_asking(Value* from, std::int64_t bytes) {
+    constexpr std::int64_t line = 64;
+    for (std::int64_t at = 0; at < bytes; at += line) {
+      builder_.CreateIntrinsic(
+          llvm::Intrinsic::prefetch, {from->getType()},
+          {bytes_at(from, at), builder_.getInt32(0), builder_.getInt32(2), builder_.getInt32(1)});
+    }
+    return bytes_at(from, bytes);
   }
 
   /// One k, or a group of `group`: the columns' registers, then for each row a broadcast and its
@@ -375,7 +393,7 @@ class RowBlock {
   llvm::IRBuilder<>& builder_;
   ProductEmitter products_;
   std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
-  bool tail_;
+  bool tail_, asks_;
   llvm::Type* vector_type_ = nullptr;
   Values vector_masks_, row_pointers_;
   Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve
@@ -386,12 +404,16 @@ class RowBlock {
 
 }  // namespace
 
-llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail) {
+llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail,
+                               bool asks) {
   llvm::Type* pointer = context.emitter.builder.getPtrTy();
   llvm::Type* integer = context.emitter.builder.getInt64Ty();
+  std::vector<llvm::Type*> parameters{pointer, pointer, integer, integer,
+                                      pointer, pointer, integer};
+  if (asks) parameters.push_back(pointer);
   PartFunction part(context.emitter, "rows_" + std::to_string(rows) + (tail ? "_tail" : ""),
-                    {pointer, pointer, integer, integer, pointer, pointer, integer});
-  RowBlock(context, part, rows, tail).emit();
+                    parameters);
+  RowBlock(context, part, rows, tail, asks).emit();
   return part.function();
 }
 

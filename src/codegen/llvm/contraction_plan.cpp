@@ -266,6 +266,23 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
   plan.work_items = plan.row_groups * others;
 }
 
+/// Matrices that no core's cache holds come from memory, and the first row block of a panel would
+/// wait for all of it while the others read it out of L2: so each asks for a part of the next one.
+void plan_asking(const loop::Contraction& contraction, DType b_dtype, ContractionPlan& plan) {
+  constexpr std::int64_t least_bytes = 256 * 1024, most_blocks = 12;
+  constexpr std::int64_t most_panel_bytes = 320 * 1024;  // two of them stay in L2
+  const auto element = static_cast<std::int64_t>(size_of(b_dtype));
+  const bool one_run = plan.k.size() == 1 && plan.guards.empty() && plan.line.segments == 0;
+  if (!contraction.b_packed || !one_run || plan.rows_outermost || plan.column_blocks == 1 ||
+      plan.panel_width != plan.block_columns || plan.rows == 1 ||
+      plan.columns * plan.depth * element < least_bytes ||
+      plan.panel_width * plan.packed_depth * element > most_panel_bytes)
+    return;
+  plan.asking_blocks = std::min(plan.group_blocks, most_blocks);
+  const std::int64_t step_bytes = plan.panel_width * plan.unit * element;
+  plan.asked_bytes = (step_bytes + plan.asking_blocks - 1) / plan.asking_blocks;
+}
+
 }  // namespace
 
 std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
@@ -318,6 +335,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
     plan_line_items(plan);
   } else {
     plan_items(contraction, a_dtype, b_dtype, plan);
+    plan_asking(contraction, b_dtype, plan);
   }
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);

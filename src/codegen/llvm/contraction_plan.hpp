@@ -93,6 +93,10 @@ struct ContractionPlan {
   bool rows_outermost = false;
   std::int64_t work_items = 1;
 
+  /// The first `asking_blocks` row blocks of a column block ask for the panel behind theirs, each
+  /// for so many bytes in a step of k; 0: nobody does.
+  std::int64_t asking_blocks = 0, asked_bytes = 0;
+
   bool tail() const { return columns % block_columns != 0; }
 };
 
