@@ -1,4 +1,4 @@
-// The table of contents of the passes: each a free function from graph to graph.
+// Passes, each a free function from graph to graph; those that ask a policy have own headers here.
 #pragma once
 
 #include <functional>

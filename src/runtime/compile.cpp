@@ -150,81 +150,108 @@ Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
   return passes::drop_dead(hir);
 }
 
+namespace {
+
+/// One compilation: what its steps share, and where they say what they decided.
+struct Lowering {
+  Backend& backend;
+  const CompileOptions& options;
+  const bool fusion;
+  const IoFusionGate gate;
+  FormChoice forms;
+  StaticProgram& program;
+
+  Result<Graph> primitives(const Graph& graph);
+  Result<Graph> region_forms(const Graph& graph, const passes::PrecisionPolicy& policy);
+
+  /// Are results free to differ from the ops' own order of operations?
+  bool reorders() const { return fusion && !options.exact; }
+};
+
+/// HIR -> MIR: composites that the device does not take become primitives.
+Result<Graph> Lowering::primitives(const Graph& graph) {
+  Graph result = graph;
+  if (backend.model()) {
+    if (!options.exact) {
+      RLX_ASSIGN(result, passes::quantised(result));
+    }
+    RLX_ASSIGN(result, passes::byte_operands(result, &program.claims));
+  }
+  if (reorders()) {
+    RLX_ASSIGN(result, passes::recognise(result));
+  }
+  return passes::lower(result, [&](const Graph& within, const Node& node) {
+    Claim claim = backend.claim(within, node);
+    if (claim.taken && may_be_taken_apart(node.op)) {
+      program.questions.push_back(cost::ask_composite(
+          within, node, gate, planned_by(backend, options.threads), options.answers));
+      if (!program.questions.back().fused) claim = {false, "the gate: its body pays"};
+    }
+    program.claims.push_back({std::string(node.op.name()), node.origin, claim.taken, claim.reason});
+    return claim.taken;
+  });
+}
+
+/// The forms of primitives that regions want, of which the fastest.
+Result<Graph> Lowering::region_forms(const Graph& graph, const passes::PrecisionPolicy& policy) {
+  Graph result = graph;
+  RLX_ASSIGN(result, passes::transforms_as_products(result));
+  RLX_ASSIGN(result, passes::sub_pixel(result));
+  RLX_ASSIGN(result, passes::integer_products(result));
+  RLX_ASSIGN(result, passes::canonicalise(result));
+  if (reorders() && backend.model()) {
+    RLX_ASSIGN(result, passes::wide_groups(result, backend.model()->machine.lanes(4)));
+  }
+  RLX_ASSIGN(result, passes::channels_last(result));
+  if (reorders() && options.precision == Precision::f32) {
+    RLX_ASSIGN(result, passes::few_channels(result, [&](const auto&... asked) {
+                 return forms.of_few_channels(asked...);
+               }));
+    RLX_ASSIGN(result, passes::winograd(result, [&](const auto&... asked) {
+                 return forms.by_points(asked...);
+               }));
+  }
+  RLX_ASSIGN(result, passes::simplify(result));
+  RLX_ASSIGN(result, passes::merge_equal(result));
+  if (fusion) {
+    RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions, options.answers));
+    RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions, options.answers));
+  }
+  if (policy.asked != Precision::f32) {
+    RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
+  }
+  RLX_ASSIGN(result, passes::drop_dead(result));
+  return backend.model() ? passes::casts_of_products(result) : std::move(result);
+}
+
+}  // namespace
+
 Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileOptions& options,
                                      const SavedParts* saved) {
   const auto start = std::chrono::steady_clock::now();
-  StaticProgram program;
-  program.inputs = input_infos(hir);
-  program.outputs = output_infos(hir);
-
-  // HIR -> MIR: composites that the device does not take become primitives, in the forms that
-  // regions want.
-  const bool fusion = !fusion_is_disabled(options);
-  const IoFusionGate gate = gate_of(backend, options);
-  const GivenAnswers& given = options.answers;
-  FormChoice forms(backend, options.threads, given, hir);
-  RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
-  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
-               Graph result = graph;
-               if (backend.model()) {
-                 if (!options.exact) {
-                   RLX_ASSIGN(result, passes::quantised(result));
-                 }
-                 RLX_ASSIGN(result, passes::byte_operands(result, &program.claims));
-               }
-               if (fusion && !options.exact) {
-                 RLX_ASSIGN(result, passes::recognise(result));
-               }
-               return passes::lower(result, [&](const Graph& within, const Node& node) {
-                 Claim claim = backend.claim(within, node);
-                 if (claim.taken && may_be_taken_apart(node.op)) {
-                   program.questions.push_back(cost::ask_composite(
-                       within, node, gate, planned_by(backend, options.threads), given));
-                   if (!program.questions.back().fused) claim = {false, "the gate: its body pays"};
-                 }
-                 program.claims.push_back(
-                     {std::string(node.op.name()), node.origin, claim.taken, claim.reason});
-                 return claim.taken;
-               });
-             }));
   if (options.precision != Precision::f32 && !backend.model()) {
     return not_available("The precision ({}) is not available on {}; f32 is.",
                          name_of(options.precision), name_of(backend.device()));
   }
-  const passes::PrecisionPolicy policy = precision_policy(backend, options);
+  StaticProgram program;
+  program.inputs = input_infos(hir);
+  program.outputs = output_infos(hir);
+
+  Lowering lowering{backend,
+                    options,
+                    !fusion_is_disabled(options),
+                    gate_of(backend, options),
+                    FormChoice(backend, options.threads, options.answers, hir),
+                    program};
+  RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
+  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) { return lowering.primitives(graph); }));
   // Bodies of recurrent layers are loops too.
   RLX_ASSIGN(mir, passes::loop_forms(mir));
-  RLX_ASSIGN(
-      mir, everywhere(mir, [&](const Graph& graph) -> Result<Graph> {
-        Graph result = graph;
-        RLX_ASSIGN(result, passes::transforms_as_products(result));
-        RLX_ASSIGN(result, passes::sub_pixel(result));
-        RLX_ASSIGN(result, passes::integer_products(result));
-        RLX_ASSIGN(result, passes::canonicalise(result));
-        if (fusion && !options.exact && backend.model()) {
-          RLX_ASSIGN(result, passes::wide_groups(result, backend.model()->machine.lanes(4)));
-        }
-        RLX_ASSIGN(result, passes::channels_last(result));
-        if (fusion && !options.exact && options.precision == Precision::f32) {
-          RLX_ASSIGN(result, passes::few_channels(result, [&](const auto&... asked) {
-                       return forms.of_few_channels(asked...);
-                     }));
-          RLX_ASSIGN(result, passes::winograd(result, [&](const auto&... asked) {
-                       return forms.by_points(asked...);
-                     }));
-        }
-        RLX_ASSIGN(result, passes::simplify(result));
-        RLX_ASSIGN(result, passes::merge_equal(result));
-        if (fusion) {
-          RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions, given));
-          RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions, given));
-        }
-        if (policy.asked != Precision::f32) {
-          RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
-        }
-        RLX_ASSIGN(result, passes::drop_dead(result));
-        return backend.model() ? passes::casts_of_products(result) : std::move(result);
-      }));
+  const passes::PrecisionPolicy policy = precision_policy(backend, options);
+  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) {
+               return lowering.region_forms(graph, policy);
+             }));
+  const FormChoice& forms = lowering.forms;
   program.claims.insert(program.claims.end(), forms.claims.begin(), forms.claims.end());
   program.questions.insert(program.questions.end(), forms.questions.begin(), forms.questions.end());
 #ifndef NDEBUG
@@ -235,8 +262,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(plan::FlatGraph flat, plan::flatten(mir));
   const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)),
                                options.threads,
-                               fusion,
-                               given,
+                               lowering.fusion,
+                               options.answers,
                                &program.report,
                                saved};
   RLX_ASSIGN(program.executable, backend.compile(request));
@@ -248,15 +275,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
 }
 
 Result<StaticProgram> StaticProgram::clone() const {
-  StaticProgram copy;
+  StaticProgram copy{*this, nullptr};
   RLX_ASSIGN(copy.executable, executable->clone());
-  copy.inputs = inputs;
-  copy.outputs = outputs;
-  copy.hir_graph = hir_graph;
-  copy.mir_graph = mir_graph;
-  copy.report = report;
-  copy.claims = claims;
-  copy.questions = questions;
   return copy;
 }
 

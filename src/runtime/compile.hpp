@@ -11,14 +11,18 @@
 
 namespace rlx {
 
-/// A program whose shapes are all known, ready to run.
-struct StaticProgram {
-  std::unique_ptr<Executable> executable;
+/// What is known of a program whose shapes are all known; its clones share it.
+struct ProgramFacts {
   std::vector<IoInfo> inputs, outputs;
   std::shared_ptr<const Graph> hir_graph, mir_graph;
   CompileReport report;
   std::vector<Explanation::Claim> claims;  ///< what the device said of each composite
   std::vector<FusionQuestion> questions;   ///< that passes asked; the planner's are in the plan
+};
+
+/// Such a program, ready to run.
+struct StaticProgram : ProgramFacts {
+  std::unique_ptr<Executable> executable;
 
   Result<StaticProgram> clone() const;
 };

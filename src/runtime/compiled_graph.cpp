@@ -97,19 +97,7 @@ void CompiledGraph::Impl::prepare() {
 }
 
 Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::clone() const {
-  auto copy = std::make_unique<Impl>();
-  copy->session = session;
-  copy->backend = backend;
-  copy->graph = graph;
-  copy->options = options;
-  copy->inputs = inputs;
-  copy->outputs = outputs;
-  copy->params = params;
-  copy->source = source;
-  copy->source_options = source_options;
-  copy->slot_of = slot_of;
-  copy->output_of = output_of;
-  copy->experts = experts;
+  auto copy = std::make_unique<Impl>(static_cast<const ProgramSettings&>(*this));
   if (bound) {
     RLX_ASSIGN(copy->bound, bound->clone());
   }

@@ -16,14 +16,32 @@
 
 namespace rlx {
 
-struct CompiledGraph::Impl {
-  Impl() = default;
-  ~Impl() { queue.reset(); }               // before all that its run in flight uses
+/// What a program was made from and what was set since: a clone begins with a copy of it.
+struct ProgramSettings {
   std::shared_ptr<Session::Impl> session;  ///< keeps the backend alive
   Backend* backend = nullptr;
   std::shared_ptr<const Graph> graph;  ///< with the asked outputs and the symbols that were bound
   CompileOptions options;
   std::vector<IoInfo> inputs, outputs;
+  std::map<std::string, Tensor> params;  ///< set by the user, for programs made later
+  /// The plan's inputs and outputs by the program's: fed ones are not among the latter.
+  std::vector<std::size_t> slot_of, output_of;
+
+  // set_active_extent
+  std::shared_ptr<const Graph> source;  ///< as it was given, its symbols not bound
+  CompileOptions source_options;
+
+  /// What the user asked of experts; programs made later take it over.
+  struct Experts {
+    std::vector<ExpertMask> masks;  ///< by layer; empty: all in memory
+    bool captures = false;
+  } experts;
+};
+
+struct CompiledGraph::Impl : ProgramSettings {
+  Impl() = default;
+  explicit Impl(const ProgramSettings& settings) : ProgramSettings(settings) {}
+  ~Impl() { queue.reset(); }           // before all that its run in flight uses
   std::optional<StaticProgram> bound;  ///< where all shapes are known
 
   /// Programs of shapes seen by run, most recently used first.
@@ -32,7 +50,6 @@ struct CompiledGraph::Impl {
     std::unique_ptr<Stage> stage;
   };
   std::list<Specialisation> specialisations;
-  std::map<std::string, Tensor> params;  ///< set by the user, for programs made later
   Stage* last_stage = nullptr;
 
   /// A value that runs keep in place of an input. Where an output feeds it, the run writes `next`,
@@ -44,12 +61,7 @@ struct CompiledGraph::Impl {
     Tensor value, next;
   };
   std::vector<Handle> handles;
-  /// The plan's inputs and outputs by the program's: fed ones are not among the latter.
-  std::vector<std::size_t> slot_of, output_of;
 
-  // set_active_extent
-  std::shared_ptr<const Graph> source;  ///< as it was given, its symbols not bound
-  CompileOptions source_options;
   /// A program for some live rows.
   struct Extent {
     std::pair<std::int64_t, std::int64_t> rows;  ///< the live ones, and the value that they cut
@@ -60,12 +72,6 @@ struct CompiledGraph::Impl {
   std::list<Extent> extents;   ///< most recently used first
   Extent* active = nullptr;    ///< one of them; null: all rows
   std::vector<void*> targets;  ///< by the plan's output: where its value goes
-
-  /// What the user asked of experts; programs made later take it over.
-  struct ExpertSettings {
-    std::vector<ExpertMask> masks;  ///< by layer; empty: all in memory
-    bool captures = false;
-  } experts;
 
   /// Set by cancel(), cleared where a run begins; all executables of this program look at it.
   std::shared_ptr<std::atomic<bool>> cancel_flag = std::make_shared<std::atomic<bool>>(false);

@@ -192,7 +192,8 @@ int runs_of(CompiledGraph& program) {
 class Allocation : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!RLX_COUNTS) GTEST_SKIP() << "The sanitizer has an allocator of its own.";
+    if (!RLX_COUNTS)
+      GTEST_SKIP() << "Calls are counted on x86-64, without a sanitizer's allocator.";
     const Counts before = counts();
     std::free(std::malloc(16));
     ASSERT_NE(counts(), before) << "the count does not work";
