@@ -262,8 +262,10 @@ class ContractionCost {
     // Rows that begin inside of a line of the cache take two accesses for a register.
     const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(a_dtype_));
     const bool aligned = plan_.m.front().a % line == 0 && (taps <= 1 || run.extent % line == 0);
-    const double loads = lanes * (aligned ? 1 : 1.9) + 1;
-    const double step = std::max(loads / model_.loads_per_cycle, lanes / model_.fma_per_cycle);
+    const double sets = lanes / d(codegen::dot_rows_together(plan_));
+    const double loads = lanes * (aligned ? 1 : 1.9) + sets;
+    const double step = std::max(
+        {loads / model_.loads_per_cycle, lanes / model_.fma_per_cycle, sets * model_.fma_latency});
     constexpr double joining = 2.4;  // cycles for each lane
     double epilogue = 2 * model_.cycle;
     for (const ScalarNode& node : contraction_.nodes)
@@ -331,6 +333,13 @@ ContractionCut cut_of(const loop::Kernel& kernel, const codegen::Machine& machin
   const codegen::ContractionPlan plan = codegen::plan_contraction(
       c, dtype_of(c.a_buffer), dtype_of(c.b_buffer), codegen::PlanMachine(machine));
   return {plan.row_blocks, plan.column_blocks, plan.block_columns};
+}
+
+bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
+                  const codegen::Machine& machine) {
+  const codegen::ContractionPlan plan =
+      codegen::plan_contraction(contraction, a, b, codegen::PlanMachine(machine));
+  return codegen::is_dots(contraction, plan, a, b);
 }
 
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,

@@ -60,6 +60,10 @@ struct ContractionCut {
 };
 ContractionCut cut_of(const loop::Kernel& contraction, const codegen::Machine& machine);
 
+/// Whether it makes dot products of a contraction (one column, both operands side by side along k).
+bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
+                  const codegen::Machine& machine);
+
 /// Both at once.
 KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model, int threads);

@@ -25,6 +25,7 @@ op::DotGeneral counted_from_front(op::DotGeneral dot, const Node& node, const Gr
 
 Status PlanBuilder::add_contraction(const Region& region) {
   if (!region.before.empty()) return add_chain(region);
+  if (add_weight_rows(region)) return {};
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   KernelBuffers buffers(plan_.buffers);
   loop::Contraction contraction;

@@ -26,6 +26,9 @@ std::optional<Points> points_of(const loop::Nest& nest) {
 /// A tile's stores follow each other: with one store nothing is read after it.
 std::optional<Points> points_of(const loop::Contraction& c) {
   if (c.stores.size() != 1 || !c.row_epilogue.nodes.empty()) return std::nullopt;
+  // Dot products: the last block of rows reaches back into the one before it, whose rows are made
+  // again from what was read the first time.
+  if (c.n == 1 && !c.b_packed) return std::nullopt;
   Points points;
   points.extents = c.batch_extents;
   points.extents.insert(points.extents.end(), c.m_extents.begin(), c.m_extents.end());

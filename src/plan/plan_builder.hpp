@@ -60,6 +60,9 @@ class PlanBuilder {
 
   // build_contraction.cpp: contractions, recurrent layers
   Status add_contraction(const Region& region);
+  /// build_weight_rows.cpp: the same for one row times a weight that is read where it lies; false
+  /// (and nothing added) where the product is not of that kind.
+  bool add_weight_rows(const Region& region);
   static void set_domain(const loop::Contraction& c, Domain& domain);
   void describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);

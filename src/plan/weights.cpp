@@ -173,6 +173,23 @@ void pack_piece(const Piece& piece) {
               piece.target + piece.batch * matrix_bytes);
 }
 
+/// Lets go of the part of the source that the piece was made of, where it is one range: rows of the
+/// source, one for each column. Beside the packed weight little of a file is in memory then.
+void forget_source(const Piece& piece) {
+  const WeightPlan& weight = *piece.weight;
+  std::int64_t reach = 1;  // of k from the first element of a column
+  for (std::size_t i = 0; i < weight.k_extents.size(); ++i)
+    reach += (weight.k_extents[i] - 1) * weight.k_strides[i];
+  if (!weight.packed || !weight.batch_extents.empty() || reach != weight.n_stride) return;
+  const auto element = static_cast<std::int64_t>(size_of(piece.source.dtype()));
+  const std::int64_t first = piece.first_panel * weight.layout.panel_width;
+  const std::int64_t last = std::min(weight.layout.n, piece.last_panel * weight.layout.panel_width);
+  const std::byte* begin =
+      piece.source.data() + (weight.view.offset + first * weight.n_stride) * element;
+  forget_pages(Tensor(u8, {(last - first) * weight.n_stride * element},
+                      std::shared_ptr<const std::byte>(piece.source.shared_data(), begin)));
+}
+
 void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
                 std::byte* target, std::vector<Piece>& pieces) {
   constexpr std::int64_t bytes_each = std::int64_t{1} << 20;
@@ -397,7 +414,9 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     bytes_[i] = nullptr;
     if (!source) continue;
     if (is_whole(weight)) {
-      bytes_[i] = (host[i] ? aligned(*source) : *source).shared_data();
+      const auto* param = graph.node(weight.view.base).op.as<op::Param>();
+      const bool was_set = param && params_.contains(param->name);
+      RLX_ASSIGN(bytes_[i], whole(weight, host[i] ? aligned(*source) : *source, was_set, cache));
       kept.insert(bytes_[i].get());
       continue;
     }
@@ -420,6 +439,21 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
   for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
   count(plan);
   return {};
+}
+
+// What the graph holds, or a file, was there before; what was set since is the program's own.
+Result<std::shared_ptr<const std::byte>> Weights::whole(const WeightPlan& weight,
+                                                        const Tensor& source, bool was_set,
+                                                        WeightCache& cache) {
+  if (!was_set) return source.shared_data();
+  const std::string key = weight_key(weight, source);
+  if (auto known = cache.find(key, std::span(&source, 1))) return known;
+  RLX_ASSIGN(MemoryShare taken, MemoryShare::take(cache.budget, weight.bytes, "a weight"));
+  const auto kept = std::make_shared<const Kept>(source.shared_data(),
+                                                 std::make_shared<MemoryShare>(std::move(taken)));
+  const std::shared_ptr<const std::byte> bytes(kept, source.data());
+  cache.keep(key, bytes, std::span(&source, 1));
+  return bytes;
 }
 
 void Weights::count(const Plan& plan) {
@@ -461,7 +495,9 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
     } else {
       copy_view(piece.weight->view, piece.source, piece.target);
     }
-    if (--left[piece.index] == 0 && !fresh[piece.index].source_is_read) forget_pages(piece.source);
+    if (fresh[piece.index].source_is_read) return;
+    forget_source(piece);
+    if (--left[piece.index] == 0) forget_pages(piece.source);
   };
   pool.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
                     [&](std::int64_t begin, std::int64_t end) {

@@ -87,6 +87,10 @@ class Weights {
   void count(const Plan& plan);
   Status fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
               ThreadPool& pool);
+  /// The bytes of a weight that kernels read as it is.
+  static Result<std::shared_ptr<const std::byte>> whole(const WeightPlan& weight,
+                                                        const Tensor& source, bool was_set,
+                                                        WeightCache& cache);
   Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
                     ThreadPool& pool);
 

@@ -73,6 +73,24 @@ TEST(ContractionMatmul, large_matrices_are_asked_for_a_panel_ahead) {
   }
 }
 
+TEST(ContractionMatmul, long_rows_are_read_a_few_at_a_time) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t k : {1023, 1024, 1025, 2048, 3077}) {
+      SCOPED_TRACE(k);
+      for (std::int64_t m : {16, 37}) {
+        loop::Kernel kernel = matmul({.m = m, .n = 1, .k = k, .packed = false}, target);
+        auto& c = std::get<loop::Contraction>(kernel.body);
+        c.batch_extents.clear(), c.a_batch_strides.clear(), c.b_batch_strides.clear();
+        c.stores[0].access.strides = {1, 1};
+        const ContractionPlan plan = plan_contraction(c, f32, f32, PlanMachine(machine_of(target)));
+        EXPECT_TRUE(is_dots(c, plan, f32, f32));
+        EXPECT_EQ(dot_rows_together(plan) < plan.lanes, k >= 1024 && plan.lanes > 4);
+        expect_as_interpreted(kernel, target, 1e-5, 5);
+      }
+    }
+  }
+}
+
 TEST(ContractionMatmul, every_panel_width_and_tail) {
   for (const Target& target : host_targets()) {
     for (std::int32_t width : {16, 32, 48, 64}) {

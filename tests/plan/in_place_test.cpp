@@ -106,6 +106,22 @@ TEST(InPlace, the_operand_of_a_sum_of_products_is_not_overwritten) {
   EXPECT_TRUE(is_in_place(plan));
 }
 
+TEST(InPlace, rows_that_are_made_twice_read_what_was_there_before) {
+  Plan plan = chain(2);
+  loop::Contraction c;
+  c.m_extents = {32}, c.k_extents = {16}, c.n = 1;
+  c.a_buffer = 2, c.a_m_strides = {16}, c.a_k_strides = {1}, c.b_buffer = 3, c.b_k_strides = {1};
+  c.accesses.push_back({.buffer = 0, .offset = 0, .strides = {1, 0}});
+  c.stores.push_back({{.buffer = 1, .offset = 0, .strides = {1, 0}}, 0});
+  plan.kernels[1].body = c;
+  plan.buffers.push_back({.dtype = f32, .elements = 512, .storage = Storage::weight, .index = 0});
+  plan.buffers.push_back({.dtype = f32, .elements = 16, .storage = Storage::weight, .index = 1});
+  plan.steps[1].buffers = {1, 2, 3, 4};
+  EXPECT_FALSE(is_in_place(plan));
+  std::get<loop::Contraction>(plan.kernels[1].body).b_packed = true;
+  EXPECT_TRUE(is_in_place(plan));
+}
+
 TEST(InPlace, a_condition_of_the_step_is_not_overwritten) {
   Plan plan = chain(2);
   for (BufferPlan& buffer : plan.buffers) buffer.dtype = boolean;

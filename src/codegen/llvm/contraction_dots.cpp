@@ -40,7 +40,7 @@ class DotEmitter {
   }
 
  private:
-  static constexpr std::int64_t bytes = sizeof(float);
+  static constexpr std::int64_t bytes = sizeof(float), page = 4096;
 
   Value* bytes_at(Value* pointer, Value* offset) {
     return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
@@ -78,13 +78,24 @@ class DotEmitter {
                                                   builder_.CreateMul(block, emitter_.i64(lanes_)),
                                                   emitter_.i64(plan_.rows - lanes_));
       Value* rows = bytes_at(a, builder_.CreateMul(row, emitter_.i64(distance)));
-      Value* sums = across_lanes(emit_taps(rows, distance));
+      Value* sums = across_lanes(emit_rows(rows, distance));
       emit_epilogue(builder_.CreateAdd(first_row, row), sums);
     });
   }
 
+  /// The sums of a block's rows, of so many rows at a time as are read side by side.
+  Values emit_rows(Value* rows, std::int64_t distance) {
+    const std::int64_t together = dot_rows_together(plan_);
+    Values sums;
+    for (std::int64_t first = 0; first < lanes_; first += together) {
+      const Values some = emit_taps(bytes_at(rows, first * distance), distance, together);
+      sums.insert(sums.end(), some.begin(), some.end());
+    }
+    return sums;
+  }
+
   /// All k dims but the last are taps.
-  Values emit_taps(Value* rows, std::int64_t distance) {
+  Values emit_taps(Value* rows, std::int64_t distance, std::int64_t count) {
     Integers extents;
     std::vector<Integers> steps(2);
     std::int64_t taps = 1;
@@ -94,7 +105,7 @@ class DotEmitter {
       steps[0].push_back(plan_.k[i].a * bytes);
       steps[1].push_back(plan_.k[i].b * bytes);
     }
-    Values sums(static_cast<std::size_t>(lanes_),
+    Values sums(static_cast<std::size_t>(count),
                 llvm::Constant::getNullValue(value_type(emitter_, DType::f32, lanes_)));
     return emitter_.loop(
         emitter_.i64(0), emitter_.i64(taps), 1, std::move(sums), [&](Value* tap, Values inside) {
@@ -108,17 +119,31 @@ class DotEmitter {
     const std::int64_t rest = extent % lanes_;
     const auto whole = [&](Value* offset, Value* mask, Values values) {
       Value* b = emit_load(emitter_, DType::f32, bytes_at(column, offset), 1, lanes_, mask);
-      for (std::int64_t r = 0; r < lanes_; ++r) {
-        Value* place = bytes_at(bytes_at(rows, offset), r * distance);
-        Value*& sum = values[static_cast<std::size_t>(r)];
+      for (std::size_t r = 0; r < values.size(); ++r) {
+        Value* place = bytes_at(bytes_at(rows, offset), static_cast<std::int64_t>(r) * distance);
+        Value*& sum = values[r];
         Value* a = emit_load(emitter_, DType::f32, place, 1, lanes_, mask);
         sum = multiply_add(emitter_, a, b, sum);
       }
       return values;
     };
-    sums = emitter_.loop(
-        emitter_.i64(0), emitter_.i64((extent - rest) * bytes), lanes_ * bytes, std::move(sums),
-        [&](Value* offset, Values inside) { return whole(offset, nullptr, std::move(inside)); });
+    const auto steps = [&](Value* first, Value* last, Values values) {
+      return emitter_.loop(
+          first, last, lanes_ * bytes, std::move(values),
+          [&](Value* offset, Values inside) { return whole(offset, nullptr, std::move(inside)); });
+    };
+    Value* end = emitter_.i64((extent - rest) * bytes);
+    if (static_cast<std::int64_t>(sums.size()) == lanes_) {
+      sums = steps(emitter_.i64(0), end, std::move(sums));
+    } else {
+      sums = emitter_.loop(
+          emitter_.i64(0), end, page, std::move(sums), [&](Value* first, Values inside) {
+            ask_ahead(bytes_at(rows, first), inside.size(), distance);
+            Value* last = builder_.CreateAdd(first, emitter_.i64(page));
+            last = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, end);
+            return steps(first, last, std::move(inside));
+          });
+    }
     if (rest == 0) return sums;
     Value* done = emitter_.i64((extent - rest) * bytes);
     if (emitter_.machine.masks) {
@@ -132,13 +157,25 @@ class DotEmitter {
     return emitter_.loop(done, emitter_.i64(extent * bytes), bytes, std::move(sums),
                          [&](Value* offset, Values inside) {
                            Value* b = alone(bytes_at(column, offset));
-                           for (std::int64_t r = 0; r < lanes_; ++r) {
-                             Value*& sum = inside[static_cast<std::size_t>(r)];
-                             Value* a = alone(bytes_at(bytes_at(rows, offset), r * distance));
+                           for (std::size_t r = 0; r < inside.size(); ++r) {
+                             Value*& sum = inside[r];
+                             const auto from = static_cast<std::int64_t>(r) * distance;
+                             Value* a = alone(bytes_at(bytes_at(rows, offset), from));
                              sum = multiply_add(emitter_, a, b, sum);
                            }
                            return inside;
                          });
+  }
+
+  /// One line of the page after the next one, of each row: files are mapped by small pages, whose
+  /// addresses are then translated before the rows get there.
+  void ask_ahead(Value* rows, std::size_t count, std::int64_t distance) {
+    for (std::size_t r = 0; r < count; ++r) {
+      Value* from = bytes_at(rows, static_cast<std::int64_t>(r) * distance + 2 * page);
+      builder_.CreateIntrinsic(
+          llvm::Intrinsic::prefetch, {from->getType()},
+          {from, builder_.getInt32(0), builder_.getInt32(2), builder_.getInt32(1)});
+    }
   }
 
   /// Lane r of the result is the sum over the lanes of the r-th register: ever wider blocks of

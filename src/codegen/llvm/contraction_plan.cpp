@@ -374,4 +374,10 @@ std::int64_t dot_blocks_per_item(const ContractionPlan& plan) {
   return std::max(least, (blocks + wanted_items - 1) / wanted_items);
 }
 
+std::int64_t dot_rows_together(const ContractionPlan& plan) {
+  constexpr std::int64_t long_row = 1024, streams = 4;
+  const bool streamed = plan.line.segments == 0 && plan.k.back().extent >= long_row;
+  return streamed ? std::min<std::int64_t>(streams, plan.lanes) : plan.lanes;
+}
+
 }  // namespace rlx::codegen

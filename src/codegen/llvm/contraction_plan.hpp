@@ -132,6 +132,10 @@ bool is_dots(const loop::Contraction& contraction, const ContractionPlan& plan, 
 /// Blocks of a work item of dot products whose A is read where it lies.
 std::int64_t dot_blocks_per_item(const ContractionPlan& plan);
 
+/// Rows of a block of dot products that are read side by side. Long rows are streams from memory,
+/// of which the processor follows a few better than many.
+std::int64_t dot_rows_together(const ContractionPlan& plan);
+
 /// The dims of `extents` that are longer than 1, neighbours merged where every list in `strides`
 /// allows it. Result: dims with guards[i] = stride of list i.
 std::vector<AddressDim> merge_dims(const std::vector<std::int64_t>& extents,
