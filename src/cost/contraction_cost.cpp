@@ -232,7 +232,20 @@ class ContractionCost {
     const bool crowded = plan_.columns < 4 && model_.machine.masks;
     const double waits = crowded ? d(plan_.batches) * d(plan_.rows) * masked_store_cycles : 0;
     // The last tile has nobody to hide behind.
-    return tiles * end.ns(model_) + 4 * end.alu + waits * model_.cycle;
+    const double last = std::max(4 * end.alu, chain_cycles() * model_.cycle);
+    return tiles * end.ns(model_) + last + waits * model_.cycle;
+  }
+
+  /// Cycles from a sum to what is stored, along the slowest chain of operations.
+  double chain_cycles() const {
+    std::vector<double> until;  // operands come before their nodes
+    for (const ScalarNode& node : contraction_.nodes) {
+      double below = 0;
+      for (const ScalarId operand : {node.a, node.b, node.c})
+        if (operand >= 0) below = std::max(below, until[static_cast<std::size_t>(operand)]);
+      until.push_back(below + latency_cycles(node, contraction_.nodes, model_));
+    }
+    return until.empty() ? 0 : *std::max_element(until.begin(), until.end());
   }
 
   /// Lines of A that are copied before the rows that read them.

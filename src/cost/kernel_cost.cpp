@@ -18,7 +18,8 @@ double overlapped(double compute, double memory) {
   return longer <= 0 ? 0 : longer * std::cbrt(1 + std::pow(shorter / longer, 3));
 }
 
-/// Cache lines of code that run at least once, roughly.
+}  // namespace
+
 double code_lines_of(const loop::Kernel& kernel) {
   const auto nodes = [](const std::vector<ScalarNode>& list) {
     return 2 + static_cast<double>(list.size());
@@ -33,8 +34,6 @@ double code_lines_of(const loop::Kernel& kernel) {
     return contraction(chain->first) + contraction(chain->second);
   return 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
 }
-
-}  // namespace
 
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model) {
@@ -67,6 +66,14 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
       is_narrow(nodes[static_cast<std::size_t>(node.a)].dtype))
     return model.narrow_ns;
   return ns;
+}
+
+double latency_cycles(const ScalarNode& node, std::span<const ScalarNode> nodes,
+                      const MachineModel& model) {
+  const double cycles = node_ns(node, nodes, model) / model.cycle;
+  if (cycles <= 0) return 0;
+  if (cycles <= 1.5) return 3.5;
+  return 8 + 3 * cycles;
 }
 
 void add_read(KernelWork& work, const loop::Buffer& buffer, const Residency* residency,
@@ -116,6 +123,10 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
     const double bytes = touched_bytes(kernel, i);
     if (buffer.written) {
       add_write(work, buffer, residency, bytes, model);
+      // What is read and written in place is waited for and written back.
+      const bool is_nest = std::holds_alternative<loop::Nest>(kernel.body);
+      const double loaded = is_nest ? loaded_bytes(kernel, i) : 0;
+      if (loaded > 0) add_read(work, buffer, residency, loaded, model);
     } else {
       add_read(work, buffer, residency, bytes, model);
       if (residency) work.first = std::max(work.first, first_ns(*residency, model));

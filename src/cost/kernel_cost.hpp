@@ -49,6 +49,9 @@ struct KernelWork {
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model);
 
+/// Cache lines of code that run at least once in a call, roughly.
+double code_lines_of(const loop::Kernel& kernel);
+
 /// The time of that work on `threads` workers, barriers not counted. A line of the program's code
 /// is there after `code_line` ns.
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,

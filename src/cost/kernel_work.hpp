@@ -7,7 +7,7 @@ namespace rlx::cost {
 
 /// Time of reading panels once, each register needed at once, beside that of the streams of nests;
 /// by level.
-inline constexpr std::array<double, level_count> panel_time{1, 1.5, 0.75, 1};
+inline constexpr std::array<double, level_count> panel_time{1, 1.15, 0.8, 1};
 
 /// Cycles that the next row waits where a store under a mask covers what it loads.
 inline constexpr double masked_wait_cycles = 22;
@@ -23,6 +23,10 @@ inline constexpr double tap_guard_cycles = 1.3;
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model);
+
+/// Cycles until the result of a node is there; 0 for leaves.
+double latency_cycles(const ScalarNode& node, std::span<const ScalarNode> nodes,
+                      const MachineModel& model);
 
 /// Adds what loading or storing a buffer moves: `bytes` of it, as its residency says.
 void add_read(KernelWork& work, const loop::Buffer& buffer, const Residency* residency,

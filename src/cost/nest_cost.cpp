@@ -54,6 +54,8 @@ class NestCost : public NestView {
   static constexpr std::int64_t line_bytes = 64;
   static constexpr double crowded_store_cycles = 4;
   static constexpr double index_cycles = 5;
+  /// The same of a vector of indices of 64 bits.
+  static constexpr double lane_index_cycles = 11;
   static constexpr double first_share = 0.7;
   /// ns that the start of a row of a map takes, at most and for each of its vectors: the streams
   /// begin anew.
@@ -81,8 +83,13 @@ class NestCost : public NestView {
       accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
     } else if (!store && !lanes_differ && stride > 1 && stride <= 4 && plan_.lanes >= 4) {
       // Whole registers are read and shuffled.
-      accesses = static_cast<double>(stride) * registers_of(dtype);
-      body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared;
+      // What a mask covers is gathered.
+      const double masked = masked_share(access);
+      accesses =
+          static_cast<double>(stride) * registers_of(dtype) * (1 - masked) + plan_.lanes * masked;
+      body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared *
+                  (1 - masked);
+      body.alu += model_.gather_lane_ns * plan_.lanes * masked * shared;
     } else if (lanes_differ || std::abs(stride) > 1) {
       body.alu += (model_.gather_lane_ns + far_page_ns(access, dtype)) * plan_.lanes * shared;
       accesses = plan_.lanes;
@@ -99,8 +106,19 @@ class NestCost : public NestView {
                                       : guard_cycles) *
                   model_.cycle * shared;
     }
-    if (lanes_differ) body.alu += 3 * model_.cycle;
+    if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += crowded_store_cycles;
+  }
+
+  /// Of the vectors of a row, the part that is read under a mask: where lanes are left over at its
+  /// end, or all where a guard runs along it.
+  double masked_share(const loop::Access& access) const {
+    const auto runs_along = [&](const loop::Guard& guard) {
+      return guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
+    };
+    if (std::any_of(access.guards.begin(), access.guards.end(), runs_along)) return 1;
+    const double along = extent(plan_.vector_dim);
+    return std::fmod(along, plan_.lanes) == 0 ? 0 : 1 / vectors_of(along);
   }
 
   /// Lanes on more pages than the first translation buffer holds.
@@ -110,8 +128,18 @@ class NestCost : public NestView {
         std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)])) *
         static_cast<double>(size_of(dtype));
     const double pages = extent(plan_.vector_dim) * std::min(apart / page, 1.0);
+    if (pages <= entries || is_found(access)) return 0;
     // Taps find the pages that the one before has found.
-    return pages > entries ? model_.cycle / points_of(plan_.reduced_dims()) : 0;
+    return model_.cycle * std::min(apart / page, 1.0) / points_of(plan_.reduced_dims());
+  }
+
+  /// An access before it goes along the same lines.
+  bool is_found(const loop::Access& access) const {
+    for (const loop::Access& before : nest_.accesses) {
+      if (&before == &access) return false;
+      if (before.buffer == access.buffer && before.strides == access.strides) return true;
+    }
+    return false;
   }
 
   /// Of registers that start `bytes` apart, those that lie across two lines of the cache.
@@ -158,8 +186,7 @@ class NestCost : public NestView {
     const DimSet dims = plan_.node_dims[at(id)];
     const bool inner = varies(dims) || (dims & plan_.reduced_dims() & ~row_dims_);
     Body& target = inner ? body : row;
-    if (plan_.levels > 0 && first_pass_[at(id)] > 0 && first_pass_[at(id)] < pass &&
-        (dims & plan_.reduced_dims()) && varies(dims) && subtree_cost(id) >= 8) {
+    if (is_kept(id, pass)) {
       target.loads += registers_of(node.dtype);
       if (!saved_[at(id)]) kept_stores_ += 1;
       saved_[at(id)] = true;
@@ -187,6 +214,13 @@ class NestCost : public NestView {
     }
     add_node(target, node, registers_of(node.dtype) * shared);
     for (const ScalarId operand : {node.a, node.b, node.c}) collect(operand, pass, done, body, row);
+  }
+
+  /// An earlier pass has computed it, and left it in the worker's scratch.
+  bool is_kept(ScalarId id, int pass) const {
+    const DimSet dims = plan_.node_dims[at(id)];
+    return plan_.levels > 0 && first_pass_[at(id)] > 0 && first_pass_[at(id)] < pass &&
+           (dims & plan_.reduced_dims()) && varies(dims) && subtree_cost(id) >= 8;
   }
 
   int subtree_cost(ScalarId id) const {
@@ -247,23 +281,16 @@ class NestCost : public NestView {
 
   // ---- rows that lanes run along: passes wait for each other's sums ----
 
-  /// Cycles until the result of a node is there.
-  double latency_of(const ScalarNode& node) const {
-    const double cycles = node_ns(node, nest_.nodes, model_) / model_.cycle;
-    if (cycles <= 0) return 0;
-    if (cycles <= 1.5) return 3.5;
-    return 8 + 3 * cycles;
-  }
   /// Cycles from the loads and the sums of earlier levels to the value.
   double depth_of(ScalarId id, int level) const {
     if (id < 0) return 0;
     const ScalarNode& node = nest_.nodes[at(id)];
-    if (node.op == ScalarOp::load) return 7;
+    if (node.op == ScalarOp::load || is_kept(id, level)) return 7;
     if (node.op == ScalarOp::reduce && plan_.node_level[at(id)] < level) return 0;
     double below = 0;
     for (const ScalarId operand : {node.a, node.b, node.c})
       below = std::max(below, depth_of(operand, level));
-    return below + latency_of(node);
+    return below + latency_cycles(node, nest_.nodes, model_);
   }
 
   /// Notes a pass of a row: what it executes, and how long its slowest chain takes.
@@ -272,12 +299,30 @@ class NestCost : public NestView {
     row_latency_ += std::max(all.ns(model_), chain_cycles * model_.cycle);
   }
 
+  /// What a vector of the last pass executes, and what is stored once for all reduced points.
+  struct LastPass {
+    Body body, row, once;
+    double depth = 0;
+    bool inner = false;
+  };
+
   /// Rows overlap as far as the processor looks ahead.
   void add_rows(double rows) {
+    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (rows - 1) / ahead_of(row_)));
+  }
+
+  /// How many of such bodies the processor works on at once.
+  double ahead_of(const Body& body) const {
     constexpr double window = 180;  // operations of vectors under way
-    const double operations = 2 * row_.alu / model_.cycle;
-    const double ahead = std::max(1.0, window / std::max(operations, 1.0));
-    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (rows - 1) / ahead));
+    const double operations = 2 * body.alu / model_.cycle;
+    return std::max(1.0, window / std::max(operations, 1.0));
+  }
+
+  /// ns of a vector of a map: long chains of operations wait for each other where the processor
+  /// does not look ahead to enough vectors behind them.
+  double vector_ns(const LastPass& last) const {
+    const double chain = last.depth * model_.cycle / ahead_of(last.body);
+    return std::max(last.body.ns(model_), plan_.levels == 0 && !turning_ ? chain : 0);
   }
 
   /// A pass down the reduced dims reads a few lines of every row.
@@ -433,12 +478,6 @@ class NestCost : public NestView {
     });
   }
 
-  /// What a vector of the last pass executes, and what is stored once for all reduced points.
-  struct LastPass {
-    Body body, row, once;
-    double depth = 0;
-    bool inner = false;
-  };
   LastPass last_pass() {
     const int pass = plan_.levels + 1;
     LastPass last;
@@ -481,7 +520,7 @@ class NestCost : public NestView {
       return;
     }
     if (last.inner) {
-      compute_ += w.rows * w.vectors * last.body.ns(model_) * (turning_ ? whole_tiles() : 1);
+      compute_ += w.rows * w.vectors * vector_ns(last) * (turning_ ? whole_tiles() : 1);
       compute_ += (plan_.levels > 0 ? w.blocks : w.entries) * last.row.ns(model_);
       // Tiles that are turned are so many stores that entering their loops hides behind them.
       if (!turning_) overhead_ += w.entries * model_.loop;

@@ -12,8 +12,9 @@ using Integers = std::vector<std::int64_t>;
 
 class Touched {
  public:
-  Touched(const loop::Kernel& kernel, std::size_t buffer)
+  Touched(const loop::Kernel& kernel, std::size_t buffer, bool with_stores)
       : buffer_(static_cast<std::int32_t>(buffer)),
+        with_stores_(with_stores),
         size_(static_cast<double>(size_of(kernel.buffers[buffer].dtype))),
         elements_(static_cast<double>(kernel.buffers[buffer].elements)) {}
 
@@ -49,6 +50,7 @@ class Touched {
   void add_all(const std::vector<loop::Access>& accesses, const std::vector<loop::Store>& stores,
                const Integers& extents) {
     for (const loop::Access& access : accesses) add(access, extents);
+    if (!with_stores_) return;
     for (const loop::Store& store : stores) add(store.access, extents);
   }
 
@@ -93,18 +95,26 @@ class Touched {
   }
 
   const std::int32_t buffer_;
+  const bool with_stores_;
   const double size_, elements_;
   std::vector<Part> parts_;
 };
 
-}  // namespace
-
-double touched_bytes(const loop::Kernel& kernel, std::size_t buffer) {
-  Touched touched(kernel, buffer);
+double bytes_in(const loop::Kernel& kernel, Touched touched) {
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) return touched.in(*nest);
   if (const auto* product = std::get_if<loop::Contraction>(&kernel.body))
     return touched.in(*product);
   return touched.whole();
+}
+
+}  // namespace
+
+double touched_bytes(const loop::Kernel& kernel, std::size_t buffer) {
+  return bytes_in(kernel, Touched(kernel, buffer, true));
+}
+
+double loaded_bytes(const loop::Kernel& kernel, std::size_t buffer) {
+  return bytes_in(kernel, Touched(kernel, buffer, false));
 }
 
 }  // namespace rlx::cost

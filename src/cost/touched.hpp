@@ -9,4 +9,7 @@ namespace rlx::cost {
 /// of it. Places that several accesses reach count once.
 double touched_bytes(const loop::Kernel& kernel, std::size_t buffer);
 
+/// The same of what it loads.
+double loaded_bytes(const loop::Kernel& kernel, std::size_t buffer);
+
 }  // namespace rlx::cost

@@ -300,12 +300,16 @@ class Predictor {
     for (const BufferPlan& buffer : plan_.buffers) {
       if (buffer.storage != Storage::arena) bytes += static_cast<double>(buffer.bytes());
     }
+    double lines = 0;
+    for (const loop::Kernel& kernel : plan_.kernels) lines += cost::code_lines_of(kernel);
+    constexpr double line_bytes = 64, l1_bytes = 32 << 10;  // of instructions
+    const bool in_l1 = lines * line_bytes <= l1_bytes;
     double ns = 0, left = 1;
     for (std::size_t level = 1; level < 3; ++level) {
       // Code is little, and stays longer than data does.
       const double room = (level == 1 ? 2 : 0.7) * static_cast<double>(model_.cache_bytes[level]);
       const double kept = bytes <= room ? 1 : room / bytes;
-      ns += left * kept * model_.code_line[level];
+      if (level > 1 || !in_l1) ns += left * kept * model_.code_line[level];
       left *= 1 - kept;
     }
     return ns + left * model_.code_line[3];
