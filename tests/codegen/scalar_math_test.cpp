@@ -131,6 +131,43 @@ TEST(ScalarMath, FloatsOverTheWholeRange) {
   }
 }
 
+/// 1 + op(x), whose generated code may differ from that of op(x).
+void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(double),
+                    const std::vector<float>& inputs) {
+  const auto n = static_cast<std::int64_t>(inputs.size());
+  NestBuilder nest({n});
+  const int in = nest.buffer(f32, n), out = nest.buffer(f32, n);
+  const ScalarId curve = nest.unary(op, nest.load(in, {1}));
+  const ScalarId one = nest.add({.op = ScalarOp::constant, .dtype = f32, .value = 1});
+  nest.store(out, nest.add({.op = ScalarOp::add, .dtype = f32, .a = one, .b = curve}), {1});
+  Contents contents;
+  for (int i = 0; i < 2; ++i) contents.emplace_back(inputs.size() * sizeof(float) + 64);
+  std::memcpy(contents[0].data(), inputs.data(), inputs.size() * sizeof(float));
+  run_generated(nest.kernel(1), target, contents);
+  std::vector<float> made(inputs.size());
+  std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
+  double worst = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const float x = inputs[i];
+    if (std::isnan(x)) {
+      EXPECT_TRUE(std::isnan(made[i]));
+    } else if (x >= 12) {
+      EXPECT_EQ(made[i], 2.0f) << x;
+    } else {
+      worst = std::max(worst, std::abs(made[i] - (1.0 + exact(double{x}))));
+    }
+  }
+  EXPECT_LE(worst, 4e-7) << name_of(op) << " on " << codegen::name_of(target.isa);
+}
+
+TEST(ScalarMath, CurvesBesideOne) {
+  const std::vector<float> inputs = float_sweep(10007);
+  for (const codegen::Target& target : host_targets()) {
+    check_one_plus(target, ScalarOp::erf, std::erf, inputs);
+    check_one_plus(target, ScalarOp::tanh, std::tanh, inputs);
+  }
+}
+
 TEST(ScalarMath, DoublesOverTheWholeRange) {
   const std::vector<double> inputs = double_sweep();
   for (const codegen::Target& target : host_targets()) {

@@ -4,6 +4,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "codegen/llvm/scalar_values.hpp"
+#include "codegen/llvm/vector_math.hpp"
 
 namespace rlx::codegen {
 
@@ -161,6 +162,19 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
   emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask);
 }
 
+llvm::Value* PointExpression::one_plus_sigmoid(const ScalarNode& node) {
+  if (node.op != ScalarOp::add || node.dtype != DType::f32 || !emitter_.machine.fma) return nullptr;
+  for (const auto& [one, other] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
+    const ScalarNode& curve = nodes_[other];
+    const bool matches = nodes_[one].op == ScalarOp::constant && nodes_[one].value == 1 &&
+                         curve.dtype == DType::f32 && !values_[other];
+    if (!matches) continue;
+    if (curve.op == ScalarOp::erf) return emit_one_plus_erf(emitter_, value(curve.a));
+    if (curve.op == ScalarOp::tanh) return emit_one_plus_tanh(emitter_, value(curve.a));
+  }
+  return nullptr;
+}
+
 llvm::Value* PointExpression::value(ScalarId id) {
   llvm::Value*& known = values_[id];
   if (known) return known;
@@ -179,6 +193,8 @@ llvm::Value* PointExpression::value(ScalarId id) {
       break;
     }
     default: {
+      known = one_plus_sigmoid(node);
+      if (known) break;
       llvm::Value* a = value(node.a);
       llvm::Value* b = node.b >= 0 ? value(node.b) : nullptr;
       llvm::Value* c = node.c >= 0 ? value(node.c) : nullptr;

@@ -10,6 +10,10 @@ namespace rlx::codegen {
 /// whole range.
 llvm::Value* emit_unary_math(Emitter& emitter, ScalarOp op, llvm::Value* x);
 
+/// 1 + erf(x) and 1 + tanh(x) in f32 with fused multiply-adds, as GELU wants them: within 4e-7.
+llvm::Value* emit_one_plus_erf(Emitter& emitter, llvm::Value* x);
+llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* x);
+
 /// pow, atan2, rem (C fmod, exact) and mod (sign of the divisor).
 llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* a, llvm::Value* b);
 

@@ -169,6 +169,23 @@ Real sine(Real x, int shift) {
 
 }  // namespace
 
+/// Next to 1 the absolute error counts, so one quotient serves all of erf: x p(x^2) / q(x^2) up to
+/// 3.95, where it is 1 exactly.
+llvm::Value* emit_one_plus_erf(Emitter& emitter, llvm::Value* value) {
+  const Real x = at_least(at_most({&emitter, value}, 3.95), -3.95);
+  const Real square = x * x;
+  const Real p = polynomial(square, {1.12837815, 0.208513007, 0.0517099313, 0.00407007709,
+                                     0.000150910608, -1.99085184e-06, 1.96675476e-08});
+  const Real q =
+      polynomial(square, {0.999999464, 0.518118024, 0.118551508, 0.0150896702, 0.0010464018});
+  return ((x * p) / q + 1.0).value;
+}
+
+llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* value) {
+  const Real x{&emitter, value};
+  return (2.0 / (exp(x * -2.0) + 1.0)).value;
+}
+
 Real emit_unary_f32(ScalarOp op, Real x) {
   switch (op) {
     case ScalarOp::exp: return exp(x);
