@@ -123,10 +123,14 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
     const double bytes = touched_bytes(kernel, i);
     if (buffer.written) {
       add_write(work, buffer, residency, bytes, model);
-      // What is read and written in place is waited for and written back.
+      // What is read and written in place is waited for and written back; a core's own caches do
+      // both at once.
       const bool is_nest = std::holds_alternative<loop::Nest>(kernel.body);
       const double loaded = is_nest ? loaded_bytes(kernel, i) : 0;
-      if (loaded > 0) add_read(work, buffer, residency, loaded, model);
+      KernelWork in_place;
+      if (loaded > 0) add_read(in_place, buffer, residency, loaded, model);
+      for (std::size_t level = 2; level < level_count; ++level)
+        work.read[level] += in_place.read[level];
     } else {
       add_read(work, buffer, residency, bytes, model);
       if (residency) work.first = std::max(work.first, first_ns(*residency, model));
@@ -184,6 +188,18 @@ double jumps_ns(const KernelWork& work, const MachineModel& model) {
   return bytes > 0 ? work.jumps * beside * sum / bytes : 0;
 }
 
+/// What lines cost that nothing fetches ahead, by the share of the bytes that lies at each level.
+double lone_ns(const KernelWork& work) {
+  constexpr std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
+  double bytes = 0, sum = 0;
+  for (std::size_t level = 0; level < level_count; ++level) {
+    const double here = work.read[level] + work.written[level];
+    bytes += here;
+    sum += here * lone_line[level];
+  }
+  return bytes > 0 ? work.lone_lines * sum / bytes : 0;
+}
+
 }  // namespace
 
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
@@ -216,7 +232,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   }
   time.compute = overlapped(time.compute, streamed);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.memory += (work.starts + jumps_ns(work, model)) * share;
+  time.memory += (work.starts + jumps_ns(work, model) + lone_ns(work)) * share;
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone) + alone + time.compute - beside;
   time.flops = work.flops;

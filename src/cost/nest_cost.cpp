@@ -24,6 +24,9 @@ class NestCost : public NestView {
     work.jumps += jumps_;
     work.overhead += overhead_ + work.items * model_.item;
     add_lines_again(work);
+    for (const loop::Access& access : nest_.accesses)
+      work.lone_lines += lone_lines(access, &access - nest_.accesses.data());
+    for (const loop::Store& store : nest_.stores) work.lone_lines += lone_lines(store.access, -1);
   }
 
   void add_flops_to(KernelWork& work) const {
@@ -52,7 +55,7 @@ class NestCost : public NestView {
   // ---- one access of one vector ----
 
   static constexpr std::int64_t line_bytes = 64;
-  static constexpr double crowded_store_cycles = 4;
+  static constexpr double crowded_store_cycles = 6;
   static constexpr double index_cycles = 5;
   /// The same of a vector of indices of 64 bits.
   static constexpr double lane_index_cycles = 11;
@@ -381,6 +384,25 @@ class NestCost : public NestView {
     compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
+  }
+
+  /// Lines that lanes reach one by one, too far apart for anything to fetch the next one ahead; in
+  /// tiles that are turned, where rows lie a page apart.
+  double lone_lines(const loop::Access& access, std::ptrdiff_t number) const {
+    if (!access.indirect.empty()) return 0;
+    const double size =
+        static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+    const bool turned = number >= 0 && turning_ && is_turned(static_cast<int>(number));
+    double points = 1, least = line_bytes / size, apart = 0;
+    for (int dim = 0; dim < plan_.rank(); ++dim) {
+      const double stride =
+          std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
+      if (stride == 0 || extent(dim) <= 1) continue;
+      if (dim == plan_.vector_dim) apart = stride * size;
+      points *= extent(dim);
+      least = std::min(least, stride);
+    }
+    return apart >= (turned ? 4096 : 2 * line_bytes) ? points * least * size / line_bytes : 0;
   }
 
   // ---- lines that come again ----
