@@ -158,6 +158,27 @@ void check_column(const Convolution& shape, bool planar) {
   }
 }
 
+TEST(ContractionConvolution, channels_of_groups_are_copied_apart) {
+  check({.images = 1, .height = 9, .width = 15, .channels = 48, .filters = 48, .groups = 3});
+  check({.images = 2,
+         .height = 7,
+         .width = 23,
+         .channels = 40,
+         .filters = 60,
+         .stride = 2,
+         .groups = 5});
+  check({.images = 1,
+         .height = 12,
+         .width = 17,
+         .channels = 24,
+         .filters = 32,
+         .kernel = 5,
+         .dilation = 2,
+         .padding = 4,
+         .groups = 2});
+  check({.images = 1, .height = 8, .width = 14, .channels = 64, .filters = 64, .groups = 2});
+}
+
 TEST(ContractionConvolution, one_channel_sums_along_k) {
   for (const std::int64_t channels : {1, 8, 16, 33}) {
     for (const std::int64_t stride : {1, 2}) {

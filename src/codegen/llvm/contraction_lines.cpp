@@ -63,7 +63,20 @@ class LineCopy {
   /// The valid part of a line; source null: zeros.
   void move_bytes(Value* source, Value* target) {
     const std::int64_t element = line_.channels * bytes_;
-    const std::int64_t first = line_.valid_begin * element, last = line_.valid_end * element;
+    if (line_.channels == line_.apart)
+      return move_run(source, target, line_.valid_begin * element, line_.valid_end * element);
+    emitter_.loop(emitter_.i64(line_.valid_begin), emitter_.i64(line_.valid_end), 1,
+                  [&](Value* position) {
+                    const auto from = [&](Value* pointer, std::int64_t step) {
+                      return at(pointer, builder_.CreateMul(position, emitter_.i64(step)));
+                    };
+                    move_run(source ? from(source, line_.apart * bytes_) : nullptr,
+                             from(target, element), 0, element);
+                  });
+  }
+
+  /// The bytes from `first` to `last`.
+  void move_run(Value* source, Value* target, std::int64_t first, std::int64_t last) {
     const std::int64_t width = emitter_.machine.vector_bytes;
     const auto piece = [&](Value* offset, std::int64_t size) {
       llvm::Type* type =
@@ -73,9 +86,14 @@ class LineCopy {
       if (source) value = builder_.CreateAlignedLoad(type, at(source, offset), llvm::Align(1));
       builder_.CreateAlignedStore(value, at(target, offset), llvm::Align(1));
     };
-    const std::int64_t whole = first + (last - first) / width * width;
-    emitter_.loop(emitter_.i64(first), emitter_.i64(whole), width,
-                  [&](Value* offset) { piece(offset, width); });
+    const std::int64_t count = (last - first) / width;
+    const std::int64_t whole = first + count * width;
+    if (count == 1) {
+      piece(emitter_.i64(first), width);
+    } else {
+      emitter_.loop(emitter_.i64(first), emitter_.i64(whole), width,
+                    [&](Value* offset) { piece(offset, width); });
+    }
     std::int64_t done = whole;
     for (std::int64_t size = width / 2; size >= 1; size /= 2) {
       if (last - done < size) continue;

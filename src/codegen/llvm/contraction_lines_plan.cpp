@@ -13,10 +13,10 @@ constexpr std::int64_t line_bytes_limit = 192 * 1024;
 /// Longer runs of k hide what the guards of a tap cost.
 constexpr std::int64_t long_run = 16;
 
-/// How columns of C, taps and channels lie in A: positions of `channels` elements side by side, a
-/// column every `step` positions, a tap every `dilation`.
+/// How columns of C, taps and channels lie in A: positions of `channels` elements begin `apart`
+/// elements from each other, a column every `step` positions, a tap every `dilation`.
 struct Geometry {
-  std::int64_t channels = 1, step = 1, dilation = 1;
+  std::int64_t channels = 1, apart = 1, step = 1, dilation = 1;
   int tap_dim = -1, channel_dim = -1;  ///< k dims
   const loop::Guard* guard = nullptr;  ///< of positions
 };
@@ -58,11 +58,11 @@ class LinePlanner {
     }
     found.step = steps[last_m_];
     if (found.tap_dim < 0 || found.step <= 0 || column_stride() % found.step != 0) return false;
-    found.channels = column_stride() / found.step;
+    found.apart = column_stride() / found.step;
     found.dilation = guard_step(*found.guard, static_cast<std::size_t>(found.tap_dim));
     return found.dilation > 0 &&
            c_.a_k_strides[static_cast<std::size_t>(found.tap_dim)] ==
-               found.channels * found.dilation &&
+               found.apart * found.dilation &&
            find_channels(found);
   }
 
@@ -80,7 +80,7 @@ class LinePlanner {
       found.step = column_stride();
       return true;
     }
-    found.channels = extent;
+    found.apart = extent;
     found.step = column_stride() / extent;
     for (std::size_t k = 0; k < c_.k_extents.size(); ++k) {
       const std::int64_t stride = c_.a_k_strides[k];
@@ -95,13 +95,19 @@ class LinePlanner {
     return find_channels(found);
   }
 
+  /// All channels of a position, or those of one group of several.
   bool find_channels(Geometry& found) const {
-    if (found.channels == 1) return true;
+    constexpr std::int64_t least_of_group = 8;
+    if (found.apart == 1) return true;
     for (std::size_t k = 0; k < c_.k_extents.size(); ++k) {
-      const bool matches = c_.a_k_strides[k] == 1 && c_.k_extents[k] == found.channels;
+      const std::int64_t extent = c_.k_extents[k];
+      const bool group = extent >= least_of_group && found.apart % extent == 0;
+      const bool matches = c_.a_k_strides[k] == 1 && (extent == found.apart || group);
       if (matches && static_cast<int>(k) != found.tap_dim) found.channel_dim = static_cast<int>(k);
     }
-    return found.channel_dim >= 0;
+    if (found.channel_dim < 0) return false;
+    found.channels = c_.k_extents[static_cast<std::size_t>(found.channel_dim)];
+    return true;
   }
 
   /// The other guards speak of whole lines.
@@ -150,6 +156,7 @@ LinePlan describe_lines(const loop::Contraction& c, const Guards& guards, const 
   }
   const std::int64_t taps = c.k_extents[static_cast<std::size_t>(g.tap_dim)];
   line.channels = g.channels;
+  line.apart = g.apart;
   line.positions = (c.m_extents.back() - 1) * g.step + (taps - 1) * g.dilation + 1;
   line.valid_end = line.positions;
   if (g.guard) {
@@ -180,7 +187,10 @@ void plan_lines(const loop::Contraction& c, const std::vector<const loop::Guard*
   if (c.m_extents.back() < least_columns) return;
   const auto geometry = LinePlanner(c, guards).geometry();
   if (!geometry || c.k_extents[static_cast<std::size_t>(geometry->tap_dim)] == 1) return;
-  if (geometry->channels >= long_run && !dots) return;
+  // Groups have a weight matrix each, and short items: guards cost them more.
+  const bool group = geometry->channels < geometry->apart;
+  const std::int64_t least_long = group ? 2 * long_run + 1 : long_run;
+  if (geometry->channels >= least_long && !dots) return;
   LinePlan line = describe_lines(c, guards, *geometry);
   constexpr std::int64_t widest_element = 4;
   if (line.count() * line.pitch * widest_element > line_bytes_limit) return;

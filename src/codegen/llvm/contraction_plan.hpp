@@ -48,9 +48,10 @@ struct LinePlan {
   std::vector<AddressDim> lines;                ///< k dims across lines
   std::int64_t positions = 0;                   ///< in a line
   std::int64_t valid_begin = 0, valid_end = 0;  ///< positions that A has; zeros elsewhere
-  std::int64_t channels = 1;        ///< elements of a position; positions lie side by side in A
-  std::int64_t pitch = 0;           ///< elements from line to line in scratch
-  std::vector<GuardBounds> guards;  ///< of whole lines
+  std::int64_t channels = 1;                    ///< elements of a position
+  std::int64_t apart = 1;                       ///< elements from position to position in A
+  std::int64_t pitch = 0;                       ///< elements from line to line in scratch
+  std::vector<GuardBounds> guards;              ///< of whole lines
 
   std::int64_t count() const;
 };
