@@ -98,7 +98,8 @@ void PartFunction::load_buffers(unsigned argument_index) {
   }
 }
 
-std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents) {
+std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents,
+                                     bool rarely) {
   llvm::IRBuilder<>& builder = emitter.builder;
   std::int64_t total = 1;
   for (std::int64_t extent : extents) total *= extent;
@@ -109,7 +110,11 @@ std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Inte
   if (total < (std::int64_t{1} << 31)) type = type->getWithNewBitWidth(32);
   Value* rest = builder.CreateZExtOrTrunc(linear, type);
   for (std::size_t i = extents.size(); i-- > 0;) {
-    auto* extent = llvm::ConstantInt::get(type, extents[i]);
+    Value* extent = llvm::ConstantInt::get(type, extents[i]);
+    // As a sum it is a number in which kernels of one family may differ; a divisor never is.
+    if (rarely)
+      extent =
+          builder.Insert(llvm::BinaryOperator::CreateAdd(extent, llvm::ConstantInt::get(type, 0)));
     coordinates[i] = i == 0 ? rest : builder.CreateURem(rest, extent);
     if (i > 0) rest = builder.CreateUDiv(rest, extent);
     coordinates[i] = builder.CreateZExt(coordinates[i], linear->getType());
@@ -262,7 +267,7 @@ class ContractionEmitter {
 
   /// Segments one by one: their lines, then all their blocks.
   void emit_segments(Value* item) {
-    const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups});
+    const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups}, true);
     batch_ = at[0];
     Value* first = builder_.CreateMul(at[1], builder_.getInt64(plan_.group_blocks));
     Value* last = builder_.CreateBinaryIntrinsic(
@@ -289,16 +294,16 @@ class ContractionEmitter {
   /// worker meets the same panel many times, or over columns, so that it meets the same rows.
   std::array<Value*, 3> parts_of(Value* item) {
     if (plan_.whole_rows) {
-      const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups});
+      const Values at = emit_coordinates(emitter_, item, {plan_.batches, plan_.row_groups}, true);
       return {at[0], nullptr, at[1]};
     }
     if (plan_.rows_outermost) {
-      const Values at =
-          emit_coordinates(emitter_, item, {plan_.row_groups, plan_.batches, plan_.column_blocks});
+      const Values at = emit_coordinates(
+          emitter_, item, {plan_.row_groups, plan_.batches, plan_.column_blocks}, true);
       return {at[1], at[2], at[0]};
     }
-    const Values at =
-        emit_coordinates(emitter_, item, {plan_.batches, plan_.column_blocks, plan_.row_groups});
+    const Values at = emit_coordinates(
+        emitter_, item, {plan_.batches, plan_.column_blocks, plan_.row_groups}, true);
     return {at[0], at[1], at[2]};
   }
 

@@ -67,8 +67,10 @@ class PartFunction {
 };
 
 /// The row-major coordinates of `linear` (i64 or a vector of i64, below the product) in extents.
+/// `rarely`: once an item, where a division may cost what it does and code serve all extents.
 std::vector<llvm::Value*> emit_coordinates(Emitter& emitter, llvm::Value* linear,
-                                           const std::vector<std::int64_t>& extents);
+                                           const std::vector<std::int64_t>& extents,
+                                           bool rarely = false);
 
 /// sum(coordinate i * step i) for the row-major coordinates of `linear` in extents, one
 /// sum for each of `steps` (lists of one step a dim), plus that list's start.

@@ -208,7 +208,7 @@ class ChainEmitter {
   }
 
   void emit_item(Value* item) {
-    const Values at = emit_coordinates(emitter_, item, {second_.plan.batches, groups_});
+    const Values at = emit_coordinates(emitter_, item, {second_.plan.batches, groups_}, true);
     Value* batch = at[0];
     Value* first_row = scaled(at[1], group_rows_);
     Value* left = builder_.CreateSub(builder_.getInt64(rows_), first_row);
