@@ -251,7 +251,8 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) {
                return lowering.region_forms(graph, policy);
              }));
-  const FormChoice& forms = lowering.forms;
+  FormChoice& forms = lowering.forms;
+  forms.claim_memory();
   program.claims.insert(program.claims.end(), forms.claims.begin(), forms.claims.end());
   program.questions.insert(program.questions.end(), forms.questions.begin(), forms.questions.end());
 #ifndef NDEBUG

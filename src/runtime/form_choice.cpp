@@ -15,6 +15,9 @@ namespace {
 /// Other forms mean more to prepare, and often more kernels: a small gain is not worth it.
 constexpr double least_gain = 1.1;
 
+/// 16 points for 9 taps.
+constexpr double weights_of_points = 16.0 / 9;
+
 double weight_bytes(const Graph& graph) {
   double bytes = 0;
   for (const Node& node : graph.nodes()) {
@@ -61,7 +64,6 @@ Result<double> FormChoice::predicted(const Graph& graph, double weight_bytes) {
 }
 
 bool FormChoice::by_points(const Node& node, const Graph& direct, const Graph& points) {
-  constexpr double weights_of_points = 16.0 / 9;
   const double weights = weight_bytes(direct);
   const Result<double> first = predicted(direct, weights),
                        second = predicted(points, weights * weights_of_points);
@@ -75,12 +77,22 @@ bool FormChoice::by_points(const Node& node, const Graph& direct, const Graph& p
   const bool taken = answer_to(asked.what, given_, asked.score_ns > 0);
   asked.fused = taken;
   questions.push_back(std::move(asked));
+  if (taken) direct_bytes_ += weights;
   claims.push_back(
       {std::string(node.op.name()), node.origin, taken,
        fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
                    taken ? "as 16 products, weights 1.8 times as large" : "directly",
                    *second * 1e-3, *first * 1e-3)});
   return taken;
+}
+
+void FormChoice::claim_memory() {
+  if (direct_bytes_ == 0) return;
+  claims.push_back(
+      {"memory", "", true,
+       fmt::format("given for speed: weights of convolutions by points are {:.1f} MB, and would "
+                   "be {:.1f} MB for direct sums (exact keeps those)",
+                   direct_bytes_ * weights_of_points * 1e-6, direct_bytes_ * 1e-6)});
 }
 
 std::size_t FormChoice::of_few_channels(const Node& node,

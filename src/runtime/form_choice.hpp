@@ -25,6 +25,9 @@ class FormChoice {
   /// The fastest form; 0 for the first one, the convolution as it is.
   std::size_t of_few_channels(const Node& node, const std::vector<passes::ConvolutionForm>& forms);
 
+  /// Adds what the forms that were taken cost in memory, where they do.
+  void claim_memory();
+
   std::vector<Explanation::Claim> claims;
   std::vector<FusionQuestion> questions;
 
@@ -38,6 +41,7 @@ class FormChoice {
   const GivenAnswers& given_;
   const double nearer_;  ///< what a byte of weights takes less than predicted, in ns
   std::map<std::string, Result<double>> known_;
+  double direct_bytes_ = 0;  ///< weights of the convolutions that became products of points
   int points_asked_ = 0, few_asked_ = 0;
 };
 

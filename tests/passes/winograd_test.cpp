@@ -92,6 +92,17 @@ TEST(Winograd, ProgramsWithAndWithoutAgree) {
   auto exact = session.compile(graph, {.exact = true}).value();
   EXPECT_EQ(fast.stage_text("mir").value().find("conv("), std::string::npos);
   EXPECT_NE(exact.stage_text("mir").value().find("conv("), std::string::npos);
+  const auto of_memory = [](const CompiledGraph& program) {
+    std::string text;
+    const Explanation explained = program.explain().value();
+    for (const Explanation::Claim& claim : explained.claims)
+      if (claim.op == "memory") text += claim.reason;
+    return text;
+  };
+  // 96 * 96 * 4 bytes for each of 16 points, and of 9 taps.
+  EXPECT_NE(of_memory(fast).find("are 0.6 MB, and would be 0.3 MB"), std::string::npos)
+      << of_memory(fast);
+  EXPECT_EQ(of_memory(exact), "");
   const Tensor image = testing::noise({f32, {1, 96, 31, 30}}, -1, 1, generator);
   const Outputs a = fast.run({{"x", image}}).value(), b = exact.run({{"x", image}}).value();
   for (std::size_t i = 0; i < a[0].as<float>().size(); ++i)
