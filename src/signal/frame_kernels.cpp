@@ -28,10 +28,29 @@ class FrameKernel : public LaneJobKernel<T> {
     job.out.count = length / 2 + 1;
     job.out.step = 1;
     job.out.imaginary = 0;
+    if (even) find_points(length, hop, LaneJobKernel<T>::lanes_of(isa));
   }
 
  protected:
   std::int64_t lane_bytes() const { return (LaneJobKernel<T>::scratch_bytes() + 63) / 64 * 64; }
+
+ private:
+  /// Of frames that overlap, in the order in which the first stage takes them.
+  void find_points(std::int64_t length, std::int64_t hop, std::int64_t lanes) {
+    const std::int64_t most_hops = std::min<std::int64_t>(lanes, 4);
+    const Tables<T>& tables = this->job().tables;
+    if (tables.kind != Tables<T>::Kind::stages || hop % lanes != 0 || length % lanes != 0 ||
+        hop >= length || length > most_hops * hop)
+      return;
+    points_.resize(static_cast<std::size_t>(length / 2));
+    for (std::int64_t j = 0; j < length / 2; ++j) {
+      const auto slot = static_cast<std::size_t>(tables.position[j]);
+      points_[slot] = {static_cast<std::int32_t>(2 * j % hop * 2 * lanes + 2 * j / hop),
+                       static_cast<std::int32_t>(2 * j)};
+    }
+    this->job().frame_points = points_.data();
+  }
+  std::vector<FramePoint> points_;
 };
 
 constexpr std::int64_t block = 16;

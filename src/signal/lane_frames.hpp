@@ -4,20 +4,20 @@
 
 #include "signal/lane_lines.hpp"
 
-/// Lane l of a group has the frame that begins l hops behind the first. A sample one hop further is
-/// the same vector with its lanes moved by one, and a new one from the next group's.
+/// Lane l of a group has the frame that begins l hops behind the first. Each sample of a hop has a
+/// column of 2 * lanes numbers, that of these lanes and of the next group's: the sample m hops
+/// further stands m numbers further on.
 template <class T, int lanes>
 struct FrameLoad {
   using V = Vector<T, lanes>;
   using C = ComplexLanes<V>;
-  static constexpr int most_hops = lanes < 4 ? lanes : 4;  ///< that a frame covers
 
   /// Whether the lines of a job are such frames, of real numbers in pairs under a window.
   static bool fits(const Job<T>& job) {
-    const std::int64_t length = 2 * job.tables.n, hop = job.in.inner_step;
-    return job.real_input && job.window && !job.take_mean_off && job.in.step == 2 &&
-           job.in.imaginary == 1 && job.in.count == job.tables.n && hop % lanes == 0 &&
-           length % lanes == 0 && hop < length && length <= most_hops * hop;
+    const Tables<T>& tables = job.tables;
+    const std::int64_t radix = tables.stages[0].radix;
+    return job.frame_points && tables.stage_count > 1 && job.window && !job.take_mean_off &&
+           (radix <= 5 || radix == 8) && job.in.inner_step < tables.slots;
   }
   /// Whether the lines from `first` on that two groups have are of one signal and in front of
   /// `end`.
@@ -26,52 +26,63 @@ struct FrameLoad {
     return last < end && first / job.in.inner == last / job.in.inner;
   }
 
-  /// Point j of the lanes goes to to[position[j]]; `from` is the first lane's frame. held, a vector
-  /// for each sample of a hop: those of these lanes, then of the next group's; is_held: they are
-  /// there.
-  static void load(const Job<T>& job, const T* from, C* to, V* held, bool is_held) {
-    const std::int64_t length = 2 * job.tables.n, hop = job.in.inner_step;
-    const T* const behind = from + lanes * hop;
-    for (std::int64_t r = 0; !is_held && r < hop; r += lanes) {
-      load_columns<T, lanes>(
-          [=](int lane) __attribute__((always_inline)) { return from + lane * hop + r; }, held + r);
+  /// The columns, two vectors each, of the group whose first frame begins at `from`; is_held: they
+  /// are still those of the group before it.
+  static void load(const Job<T>& job, const T* from, V* columns, bool is_held) {
+    const std::int64_t hop = job.in.inner_step;
+    if (!is_held) {
+      for (std::int64_t r = 0; r < hop; r += lanes) load_numbers(from + r, hop, columns + 2 * r);
     }
+    const T* const behind = from + lanes * hop;
     for (std::int64_t r = 0; r < hop; r += lanes) {
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) columns[2 * (r + i)] = columns[2 * (r + i) + 1];
       // Lines of the group after the next one: too many streams for the machine to foresee.
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; i += 64 / static_cast<int>(lanes * sizeof(T)))
         __builtin_prefetch(behind + lanes * (hop + r + i), 0, 2);
-      V next[lanes];
-      load_columns<T, lanes>(
-          [=](int lane) __attribute__((always_inline)) { return behind + lane * hop + r; }, next);
-      put<0>(job, r, held + r, next, to);
-      if (r + hop < length) put<1>(job, r + hop, held + r, next, to);
-      if constexpr (most_hops == 4) {
-        if (r + 2 * hop < length) put<2>(job, r + 2 * hop, held + r, next, to);
-        if (r + 3 * hop < length) put<3>(job, r + 3 * hop, held + r, next, to);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < lanes; ++i) held[r + i] = next[i];
+      load_numbers(behind + r, hop, columns + 2 * r);
+    }
+  }
+
+  /// The first stage, of points under the window.
+  static void run_first_stage(const Job<T>& job, const V* columns, C* x) {
+    switch (job.tables.stages[0].radix) {
+      case 2: return pass<2>(job, columns, x);
+      case 3: return pass<3>(job, columns, x);
+      case 4: return pass<4>(job, columns, x);
+      case 5: return pass<5>(job, columns, x);
+      default: return pass<8>(job, columns, x);
     }
   }
 
  private:
-  /// Samples j to j + lanes - 1, `moved` hops behind those of the vectors.
-  template <int moved>
-  static inline __attribute__((always_inline)) void put(const Job<T>& job, std::int64_t j,
-                                                        const V* held, const V* next, C* to) {
-    const std::int32_t* const position = job.tables.position + j / 2;
-    const T* const window = job.window + j;
-#pragma GCC unroll 8
-    for (int i = 0; i < lanes; i += 2) {
-      to[position[i / 2]] = {joined<moved>(held[i], next[i]) * window[i],
-                             joined<moved>(held[i + 1], next[i + 1]) * window[i + 1]};
-    }
+  /// The second vectors of `lanes` columns.
+  static inline __attribute__((always_inline)) void load_numbers(const T* from, std::int64_t hop,
+                                                                 V* columns) {
+    V numbers[lanes];
+    load_columns<T, lanes>(
+        [=](int lane) __attribute__((always_inline)) { return from + lane * hop; }, numbers);
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) columns[2 * i + 1] = numbers[i];
   }
-  template <int moved>
-  static inline __attribute__((always_inline)) V joined(V a, V b) {
-    return MakeSequence<lanes>::call([&]<int... i>() __attribute__((always_inline)) {
-      return __builtin_shufflevector(a, b, (i + moved)...);
-    });
+
+  template <int radix>
+  static void pass(const Job<T>& job, const V* columns, C* x) {
+    const T* const numbers = reinterpret_cast<const T*>(columns);
+    const FramePoint* point = job.frame_points;
+    for (std::int64_t k = 0; k < job.tables.n; k += radix, point += radix) {
+      C points[radix];
+#pragma GCC unroll 8
+      for (int q = 0; q < radix; ++q) {
+        const T* const at = numbers + point[q].place;
+        const T* const window = job.window + point[q].sample;
+        points[q] = {load_unaligned<V>(at) * window[0],
+                     load_unaligned<V>(at + 2 * lanes) * window[1]};
+      }
+      Butterfly<radix, V, T>::run(points, job.tables.stages[0].roots);
+#pragma GCC unroll 8
+      for (int q = 0; q < radix; ++q) x[k + q] = points[q];
+    }
   }
 };

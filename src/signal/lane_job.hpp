@@ -52,6 +52,11 @@ struct Band {
   const T* weights;
 };
 
+/// Where a point of overlapping frames, two samples, is found: see FrameLoad.
+struct FramePoint {
+  std::int32_t place, sample;
+};
+
 /// What becomes of the bins of a line.
 enum class Result : std::int32_t {
   bins,   ///< stored
@@ -80,6 +85,7 @@ struct Job {
   const T* split_twiddles = nullptr;
   const T* split_roots = nullptr;  ///< (cos, sin) of 2 pi k / split
   std::int64_t split_turn = 1;     ///< -1: the inverse, whose runs of bins come in reverse
+  const FramePoint* frame_points = nullptr;  ///< [n] in the order of the stages; null: no frames
   T scale = 1;
   Result result = Result::bins;
   const Band<T>* bands = nullptr;

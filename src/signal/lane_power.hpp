@@ -16,10 +16,11 @@ struct PowerPass {
     return !last.inner && (last.radix <= 5 || last.radix == 7 || last.radix == 8);
   }
 
-  /// All stages over points at `position`; then x[k].re is the power of bin k, 0 to n.
-  static void run(const Job<T>& job, C* x, C* work) {
+  /// The stages from number `first` on over points at `position`; then x[k].re is the power of bin
+  /// k, 0 to n.
+  static void run(const Job<T>& job, std::int32_t first, C* x, C* work) {
     const Tables<T>& tables = job.tables;
-    Stages<T, lanes>::run_but_last(tables, x, work);
+    Stages<T, lanes>::run_but_last(tables, first, x, work);
     switch (tables.stages[tables.stage_count - 1].radix) {
       case 2: return last_pass<2>(job, x);
       case 3: return last_pass<3>(job, x);

@@ -130,15 +130,18 @@ struct LaneRun {
   /// held: the line whose group has its samples in the spare buffer, -1: none has.
   Powers powers(const T* in, std::int64_t first, std::int64_t end, std::int64_t& held) const {
     if (job.real_input && PowerPass<T, lanes>::fits(job.tables)) {
+      using Frames = FrameLoad<T, lanes>;
       T* rows[lanes];
       Access::addresses(job.in, const_cast<T*>(in), first, end, rows);
-      if (FrameLoad<T, lanes>::fits(job) && FrameLoad<T, lanes>::reaches(job, first, end)) {
-        FrameLoad<T, lanes>::load(job, rows[0], buffer, &spare->re, held == first);
+      const bool overlap = Frames::fits(job) && Frames::reaches(job, first, end);
+      if (overlap) {
+        Frames::load(job, rows[0], &spare->re, held == first);
+        Frames::run_first_stage(job, &spare->re, buffer);
         held = first + lanes;
       } else {
         load(rows);
       }
-      PowerPass<T, lanes>::run(job, buffer, spare + job.tables.slots);
+      PowerPass<T, lanes>::run(job, overlap ? 1 : 0, buffer, spare + job.tables.slots);
       return {&buffer->re, 2};
     }
     const C* const bins = transform(in, first, end);

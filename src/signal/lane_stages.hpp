@@ -242,31 +242,34 @@ struct Stages {
     }
   }
 
-  /// Stages up to number `last` over one block; blocks that fit the first cache are finished before
-  /// the next begins.
-  static void run(const Stage<T>* stages, std::int32_t last, C* x, C* work) {
-    constexpr std::int64_t fitting = 32768 / static_cast<std::int64_t>(sizeof(C));
+  static constexpr std::int64_t fitting = 32768 / static_cast<std::int64_t>(sizeof(C));
+
+  /// Stages number `first` to `last` over `blocks` blocks; those that fit the first cache are
+  /// finished before the next begins.
+  static void run(const Stage<T>* stages, std::int32_t first, std::int32_t last, C* x,
+                  std::int64_t blocks, C* work) {
+    if (last < first) return;
     const Stage<T>& stage = stages[last];
     const std::int64_t points = stage.radix * stage.length;
-    if (last > 0 && points > fitting) {
-      for (std::int64_t q = 0; q < stage.radix; ++q)
-        run(stages, last - 1, x + q * stage.length, work);
-      run_stage(stage, x, 1, work);
+    if (last == first || blocks * points <= fitting) {
+      for (std::int32_t i = first; i <= last; ++i)
+        run_stage(stages[i], x, blocks * points / (stages[i].radix * stages[i].length), work);
       return;
     }
-    for (std::int32_t i = 0; i <= last; ++i)
-      run_stage(stages[i], x, points / (stages[i].radix * stages[i].length), work);
+    for (std::int64_t block = 0; block < blocks; ++block, x += points) {
+      run(stages, first, last - 1, x, stage.radix, work);
+      run_stage(stage, x, 1, work);
+    }
   }
 
-  static void run_but_last(const Tables<T>& tables, C* x, C* work) {
+  /// All stages from number `first` on but the last one.
+  static void run_but_last(const Tables<T>& tables, std::int32_t first, C* x, C* work) {
     const std::int32_t last = tables.stage_count - 1;
-    const Stage<T>& stage = tables.stages[last];
-    for (std::int64_t q = 0; last > 0 && q < stage.radix; ++q)
-      run(tables.stages, last - 1, x + q * stage.length, work);
+    run(tables.stages, first, last - 1, x, tables.stages[last].radix, work);
   }
 
   static void run(const Tables<T>& tables, C* x, C* work) {
-    if (tables.stage_count > 0) run(tables.stages, tables.stage_count - 1, x, work);
+    run(tables.stages, 0, tables.stage_count - 1, x, 1, work);
   }
 
   /// The transform of points that stand at `position`; its bins stand at `source` of what is
