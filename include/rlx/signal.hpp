@@ -153,9 +153,14 @@ Value welch(Value signal, const WelchOptions& options = {});
 Value csd(Value x, Value y, const WelchOptions& options = {});
 /// |csd|^2 / (welch(x) welch(y)): [..., bins].
 Value coherence(Value x, Value y, const WelchOptions& options = {});
-/// scipy.signal.spectrogram in mode psd: [..., bins, segments]. SciPy's own defaults are a window
-/// of tukey, 0.25 and an overlap of length / 8.
-Value spectrogram(Value signal, const WelchOptions& options = {});
+/// What scipy.signal.spectrogram gives of each segment's bins: its power; the scaled complex bins,
+/// not doubled where one-sided; their size; their angle in radians; the angle without its jumps
+/// from bin to bin (numpy.unwrap).
+enum class SpectrogramMode : std::uint8_t { psd, complex, magnitude, angle, phase };
+/// scipy.signal.spectrogram: [..., bins, segments]. SciPy's own defaults are a window of tukey,
+/// 0.25 and an overlap of length / 8.
+Value spectrogram(Value signal, const WelchOptions& options = {},
+                  SpectrogramMode mode = SpectrogramMode::psd);
 /// The density of each line, as one segment (length and overlap of the options do not count):
 /// [..., T] -> [..., bins]. T static.
 Value psd(Value signal, const WelchOptions& options);

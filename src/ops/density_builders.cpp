@@ -2,6 +2,7 @@
 // spectrograms, periodograms.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "ops/signal_tools.hpp"
 
@@ -13,6 +14,7 @@ struct DensityPlan {
   std::int64_t length, hop, n_fft, bins;
   Tensor weights;
   std::vector<double> factors;  ///< [bins]
+  double unit;                  ///< the factor of a bin that stands for itself alone
 };
 
 DensityPlan plan_of(const WelchOptions& options, std::int64_t length, std::int64_t overlap) {
@@ -28,7 +30,8 @@ DensityPlan plan_of(const WelchOptions& options, std::int64_t length, std::int64
                    n_fft,
                    options.onesided ? n_fft / 2 + 1 : n_fft,
                    window(options.window, length, true, options.window_parameter),
-                   {}};
+                   {},
+                   0};
   double sum = 0, energy = 0;
   for (const double weight : plan.weights.as<double>()) {
     sum += weight;
@@ -37,6 +40,7 @@ DensityPlan plan_of(const WelchOptions& options, std::int64_t length, std::int64
   const double unit = options.scaling == SpectrumScaling::density
                           ? 1 / (options.sample_rate * energy)
                           : 1 / (sum * sum);
+  plan.unit = unit;
   // One-sided: bins other than DC and Nyquist stand for their mirror images too.
   plan.factors.assign(static_cast<std::size_t>(plan.bins), options.onesided ? 2 * unit : unit);
   plan.factors.front() = unit;
@@ -96,6 +100,18 @@ Parts cross_density(Value x, Value y, const WelchOptions& options) {
           times_factors(averaged(products.im, options.average), plan)};
 }
 
+/// Angles between -pi and pi along the last axis: a step of more than half a turn goes the other
+/// way round, and so do all angles behind it (numpy.unwrap).
+Value unwrapped(Value angles, std::int64_t count) {
+  if (count < 2) return angles;
+  const Value half = constant_like(angles, std::numbers::pi);
+  const Value steps = part_of_axis(angles, -1, 1, count) - part_of_axis(angles, -1, 0, count - 1);
+  const Value turns =
+      cast(less(steps, -half), angles.dtype()) - cast(greater(steps, half), angles.dtype());
+  const Value sums = apply(op::Cumulative{.axis = turns.rank() - 1}, {widened(turns, 1, 0)});
+  return angles + sums * constant_like(angles, 2 * std::numbers::pi);
+}
+
 }  // namespace
 
 Value welch(Value signal, const WelchOptions& options) {
@@ -130,11 +146,20 @@ Value coherence(Value x, Value y, const WelchOptions& options) {
   return cast(cross / whole, x.dtype());
 }
 
-Value spectrogram(Value signal, const WelchOptions& options) {
+Value spectrogram(Value signal, const WelchOptions& options, SpectrogramMode mode) {
   require_signal(signal, "spectrogram");
   const DensityPlan plan = plan_of(options);
-  const Value frames = frame(signal, plan.length, plan.hop);
-  return swapped(times_factors(power_of(segment_parts(frames, options, plan)), plan));
+  const Parts parts = segment_parts(frame(signal, plan.length, plan.hop), options, plan);
+  const Value scale = constant_like(signal, std::sqrt(plan.unit));
+  switch (mode) {
+    case SpectrogramMode::psd: return swapped(times_factors(power_of(parts), plan));
+    case SpectrogramMode::complex: return swapped(complex_of({parts.re * scale, parts.im * scale}));
+    case SpectrogramMode::magnitude: return swapped(sqrt(power_of(parts)) * scale);
+    case SpectrogramMode::angle: return swapped(apply(op::Atan2{}, {parts.im, parts.re}));
+    case SpectrogramMode::phase:
+      return swapped(unwrapped(apply(op::Atan2{}, {parts.im, parts.re}), plan.bins));
+  }
+  throw Exception(bad_input("The mode ({}) of a spectrogram is none.", static_cast<int>(mode)));
 }
 
 Value psd(Value signal, const WelchOptions& options) {

@@ -57,6 +57,11 @@ answer("csd_median", sig.csd(x, y, 100, "hann", 16, 8, average="median", scaling
 answer("csd_two_sided", sig.csd(x, y, 100, "hann", 9, 3, return_onesided=False)[1])
 answer("coherence", sig.coherence(x, y, 100, "hann", 16, 8)[1])
 answer("spectrogram", sig.spectrogram(x, 50, ("tukey", 0.25), 16, 2)[2])
+for mode in ("complex", "magnitude", "angle", "phase"):
+    answer("spectrogram_" + mode, sig.spectrogram(x[:, :27], 50, "hann", 16, 5, detrend=False,
+                                                  scaling="spectrum", mode=mode)[2])
+answer("spectrogram_two_sided", sig.spectrogram(x[:, :25], 50, "hamming", 15, 5, nfft=18,
+                                                return_onesided=False, mode="magnitude")[2])
 answer("periodogram", sig.periodogram(x, 50)[1])
 answer("periodogram_linear", sig.periodogram(x[:, :31], 50, detrend="linear",
                                              scaling="spectrum")[1])

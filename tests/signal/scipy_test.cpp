@@ -162,6 +162,30 @@ TEST(Scipy, SpectrogramAndPeriodogram) {
                 periodogram(first_of(value, 31), 50, Detrend::linear, SpectrumScaling::spectrum));
 }
 
+TEST(Scipy, SpectrogramModes) {
+  const Tensor x = pair_of_lines();
+  WelchOptions options{.sample_rate = 50,
+                       .length = 16,
+                       .overlap = 5,
+                       .detrend = Detrend::none,
+                       .scaling = SpectrumScaling::spectrum};
+  using enum SpectrogramMode;
+  EXPECT_ANSWER(x, spectrogram_complex, spectrogram(first_of(value, 27), options, complex));
+  EXPECT_ANSWER(x, spectrogram_magnitude, spectrogram(first_of(value, 27), options, magnitude));
+  EXPECT_ANSWER(x, spectrogram_angle, spectrogram(first_of(value, 27), options, angle));
+  EXPECT_ANSWER(x, spectrogram_phase, spectrogram(first_of(value, 27), options, phase));
+  options = {.sample_rate = 50,
+             .window = Window::hamming,
+             .length = 15,
+             .overlap = 5,
+             .onesided = false,
+             .n_fft = 18};
+  EXPECT_ANSWER(x, spectrogram_two_sided, spectrogram(first_of(value, 25), options, magnitude));
+  Graph graph;
+  const Value line = graph.input("x", f64, {60});
+  EXPECT_THROW(spectrogram(line, options, static_cast<SpectrogramMode>(7)), Exception);
+}
+
 TEST(Scipy, ShortTimeTransforms) {
   const Tensor x = pair_of_lines();
   EXPECT_ANSWER(x, stft_scipy, stft(value, scipy_stft(16, 12)));
