@@ -206,24 +206,39 @@ void plan_line_items(ContractionPlan& plan) {
   plan.work_items = plan.batches * plan.row_groups;
 }
 
+constexpr std::int64_t l2_share = 512 * 1024;
+
+std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+/// Of a row of A. Neighbouring taps of a convolution read the same elements.
+std::int64_t row_bytes(const ContractionPlan& plan, DType a_dtype) {
+  const AddressDim& inner = plan.k.back();
+  return (inner.a == 1 ? inner.extent : plan.depth) * bytes_of(a_dtype);
+}
+
+std::int64_t matrix_bytes(const ContractionPlan& plan, DType b_dtype) {
+  return plan.batches * plan.columns * plan.depth * bytes_of(b_dtype);
+}
+
 /// Whether workers share out the rows instead of the columns. The steps around share rows out as
 /// well, so what a worker reads lies in its own cache; with columns shared out all but its part of
 /// A comes out of the others' caches, which costs several times as much as the shared one, above
 /// all where the system has put the workers far apart. The price is that each walks over all of B.
 bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                     const ContractionPlan& plan) {
-  constexpr std::int64_t cached_bytes = 512 * 1024;  // of L2
-  constexpr std::int64_t least_blocks = 4;           // else the group in the middle is too much
+  constexpr std::int64_t least_blocks = 4;  // else the group in the middle is too much
   if (!contraction.b_packed || plan.whole_rows || plan.batches * plan.column_blocks == 1 ||
       plan.row_blocks < least_blocks)
     return false;
-  const auto bytes = [](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); };
-  // Neighbouring taps of a convolution read the same elements.
-  const AddressDim& inner = plan.k.back();
-  const std::int64_t width = inner.a == 1 ? inner.extent : plan.depth;
-  const std::int64_t a_bytes = plan.batches * plan.rows * width * bytes(a_dtype);
-  const std::int64_t b_bytes = plan.batches * plan.columns * plan.depth * bytes(b_dtype);
-  return b_bytes <= std::min(a_bytes, cached_bytes);
+  const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
+  const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
+  if (b_bytes <= std::min(a_bytes, l2_share)) return true;
+  // An A that comes from memory is walked once for each column block; or B once for each part of A
+  // that stays in L2.
+  constexpr std::int64_t from_memory = 8 * 1024 * 1024;
+  const std::int64_t parts = (a_bytes + l2_share - 1) / l2_share;
+  return plan.batches == 1 && a_bytes >= from_memory &&
+         b_bytes * parts <= a_bytes * (plan.column_blocks - 1);
 }
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
@@ -258,6 +273,10 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
         std::min(plan.group_blocks, (plan.row_blocks + wanted_groups - 1) / wanted_groups);
     plan.group_blocks =
         std::max(plan.group_blocks, std::min(least_blocks, (plan.row_blocks + 7) / 8));
+    if (matrix_bytes(plan, b_dtype) > l2_share) {
+      const std::int64_t held = l2_share / (plan.block_rows * row_bytes(plan, a_dtype));
+      plan.group_blocks = std::clamp<std::int64_t>(held, 1, plan.group_blocks);
+    }
   } else if (!plan.whole_rows) {
     plan.group_blocks = std::max(plan.group_blocks, least_blocks);
   }
