@@ -69,7 +69,7 @@ def write_eeg(file):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     os.makedirs(sys.argv[1], exist_ok=True)
     write_sound(os.path.join(sys.argv[1], "sound.wav"))

@@ -324,7 +324,8 @@ class NestCost : public NestView {
   /// ns of a vector of a map: long chains of operations wait for each other where the processor
   /// does not look ahead to enough vectors behind them.
   double vector_ns(const LastPass& last) const {
-    const double chain = last.depth * model_.cycle / ahead_of(last.body);
+    const double abreast = plan_.abreast ? plan_.unroll * plan_.tile : 1;
+    const double chain = last.depth * model_.cycle / std::max(abreast, ahead_of(last.body));
     return std::max(last.body.ns(model_), plan_.levels == 0 && !turning_ ? chain : 0);
   }
 

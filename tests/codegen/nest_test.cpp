@@ -20,6 +20,25 @@ TEST(Nest, TailsOfEveryLength) {
   }
 }
 
+/// Several series, one of them of a whole row's value, in rounds of many vectors and what is left.
+TEST(Nest, SeriesOfEveryLength) {
+  for (const DType dtype : {f32, f64}) {
+    for (std::int64_t n = 1; n <= 330; n += n < 20 ? 1 : 31) {
+      NestBuilder nest({3, n});
+      const int in = nest.buffer(dtype, 3 * n), row = nest.buffer(dtype, 3);
+      const int bent = nest.buffer(dtype, 3 * n), both = nest.buffer(dtype, 3 * n);
+      const ScalarId wave = nest.unary(ScalarOp::tanh, nest.load(in, {n, 1}));
+      const ScalarId grown =
+          nest.unary(ScalarOp::exp, nest.binary(ScalarOp::mul, wave, nest.load(row, {1, 0})));
+      const ScalarId of_row = nest.unary(ScalarOp::exp, nest.load(row, {1, 0}));
+      nest.store(bent, wave, {n, 1});
+      nest.store(both, nest.binary(ScalarOp::add, nest.unary(ScalarOp::erf, grown), of_row),
+                 {n, 1});
+      expect_as_interpreted(nest.kernel(2), dtype == f32 ? 2e-6 : 1e-12, static_cast<unsigned>(n));
+    }
+  }
+}
+
 TEST(Nest, LongRowsInItems) { expect_as_interpreted(residual_add({9001}), 0, 2); }
 
 TEST(Nest, Transposes) {

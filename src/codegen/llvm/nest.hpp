@@ -89,8 +89,10 @@ class NestEmitter {
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
   Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
   void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
-  void share(const NestFrame& frame, std::vector<PointExpression>& points,
+  void share(const NestFrame& frame, std::vector<PointExpression>& points, std::size_t vector,
              const NestPass& pass) const;
+  void series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
+                      const NestPass& pass) const;
   void emit_stores(const NestFrame& frame, const std::vector<int>& stores,
                    std::vector<PointExpression>& points);
   llvm::Value* reduced_position(const NestFrame& frame);

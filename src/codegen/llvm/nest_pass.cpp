@@ -227,26 +227,26 @@ llvm::Value* NestEmitter::scratch_place(const NestFrame& frame, ScalarId node, u
   return b.CreateGEP(element, row, b.CreateAdd(slot, emitter_.i64(offset_of(frame, vector).along)));
 }
 
-/// Gives the last of the points what an earlier one has computed: what is the same on all lanes, or
-/// along the tile.
+/// Gives a point what an earlier one has computed: what is the same on all lanes, or along the
+/// tile.
 void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& points,
-                        const NestPass& pass) const {
-  const std::size_t vector = points.size() - 1;
+                        std::size_t vector, const NestPass& pass) const {
+  PointExpression& here = points[vector];
   const unsigned runs = frame.vectors / frame.tile;
   for (std::size_t i = 0; vector > 0 && i < nest_.nodes.size(); ++i) {
     const auto id = static_cast<ScalarId>(i);
-    if (plan_.node_level[i] >= pass.level || points.back().known(id)) continue;
+    if (plan_.node_level[i] >= pass.level || here.known(id)) continue;
     const bool along_tile = frame.tile > 1 && (plan_.node_dims[i] >> plan_.tile_dim() & 1);
     llvm::Value* before = points[vector % runs].known(id);
     if (vector >= runs && !along_tile && plan_.node_level[i] == 0 && before) {
-      points.back().set(id, before);
+      here.set(id, before);
       continue;
     }
     const bool along_lanes = plan_.node_dims[i] >> plan_.vector_dim & 1;
     llvm::Value* first = points.front().known(id);
     if (frame.tile == 1 && !along_lanes && first && nest_.nodes[i].op != ScalarOp::reduce &&
         lanes_of(first) == 1) {
-      points.back().set(id, first);
+      here.set(id, first);
     }
   }
 }
@@ -306,6 +306,18 @@ NestEmitter::Values NestEmitter::emit_turned(const NestFrame& frame, const NestP
   return state;
 }
 
+/// Computes each series for all vectors before what follows from it. Vector after vector, a long
+/// chain of series would fill what the processor looks ahead to, and few vectors would overlap.
+void NestEmitter::series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
+                                 const NestPass& pass) const {
+  for (const ScalarId node : series_of(nest_, pass.stores)) {
+    for (std::size_t vector = 0; vector < points.size(); ++vector) {
+      share(frame, points, vector, pass);
+      points[vector].value(node);
+    }
+  }
+}
+
 /// All vectors of one point: running values take in their operands, nodes go to scratch, stores are
 /// made.
 NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestPass& pass,
@@ -320,8 +332,11 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
           node, emit_load(emitter_, nest_.nodes[at(node)].dtype, scratch_place(frame, node, vector),
                           1, frame.lanes, frame.mask));
     }
-    share(frame, points, pass);
-    PointExpression& here = points.back();
+  }
+  if (plan_.abreast) series_abreast(frame, points, pass);
+  for (unsigned vector = 0; vector < frame.vectors; ++vector) {
+    share(frame, points, vector, pass);
+    PointExpression& here = points[vector];
     for (const ScalarId node : pass.saved) {
       emit_store(emitter_, nest_.nodes[at(node)].dtype, here.value(node),
                  scratch_place(frame, node, vector), 1, frame.lanes, frame.mask);

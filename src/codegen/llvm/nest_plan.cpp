@@ -335,6 +335,32 @@ int cost_of(const ScalarNode& node) {
   }
 }
 
+std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores) {
+  std::vector<bool> needed(nest.nodes.size());
+  auto need = [&](ScalarId node) {
+    if (node >= 0) needed[static_cast<std::size_t>(node)] = true;
+  };
+  auto need_indices = [&](const loop::Access& access) {
+    for (const loop::Indirect& part : access.indirect) need(part.node);
+  };
+  for (const int number : stores) {
+    const loop::Store& store = nest.stores[static_cast<std::size_t>(number)];
+    need(store.node);
+    need_indices(store.access);
+  }
+  std::vector<ScalarId> series;
+  for (std::size_t i = nest.nodes.size(); i-- > 0;) {
+    const ScalarNode& node = nest.nodes[i];
+    if (!needed[i]) continue;
+    if (node.op == ScalarOp::load)
+      need_indices(nest.accesses[static_cast<std::size_t>(node.index)]);
+    for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
+    if (cost_of(node) >= cost_of({.op = ScalarOp::exp})) series.push_back(static_cast<ScalarId>(i));
+  }
+  std::reverse(series.begin(), series.end());
+  return series;
+}
+
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
   DimSet dims = 0;
   auto add = [&](const std::vector<std::int64_t>& strides) {
@@ -395,8 +421,12 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
     if (node.op == ScalarOp::reduce) plan.levels = std::max(plan.levels, level);
   }
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
-  const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 4));
-  const unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
+  const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 8));
+  std::vector<int> stores(plan.nest.stores.size());
+  std::iota(stores.begin(), stores.end(), 0);
+  plan.abreast = plan.levels == 0 && series_of(plan.nest, stores).size() > 1;
+  unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
+  if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) choose_turning(plan);

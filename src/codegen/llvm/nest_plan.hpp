@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "codegen/machine.hpp"
@@ -23,7 +24,8 @@ struct NestPlan {
                     ///< its kind
   int vector_dim = 0;
   unsigned lanes = 1;
-  unsigned unroll = 1;  ///< vectors that one round of the vector loop takes
+  unsigned unroll = 1;   ///< vectors that one round of the vector loop takes
+  bool abreast = false;  ///< a map of several series: each is computed for all vectors of a round
   /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
   /// depthwise convolutions).
   unsigned tile = 1;
@@ -59,5 +61,9 @@ std::vector<DimSet> node_dims_of(const loop::Nest& nest);
 
 /// Rough cost of one operation in instructions.
 int cost_of(const ScalarNode& node);
+
+/// Nodes that these stores need, in order, and that are computed by series of dependent operations
+/// (exp, tanh, ...).
+std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores);
 
 }  // namespace rlx::codegen
