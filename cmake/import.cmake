@@ -10,5 +10,7 @@ pkg_check_modules(SNDFILE REQUIRED IMPORTED_TARGET sndfile)
 target_include_directories(rlx_import SYSTEM PRIVATE ${SNDFILE_INCLUDE_DIRS})
 target_link_libraries(rlx_import PRIVATE fmt::fmt)
 rlx_warnings(rlx_import)
-target_compile_options(rlx_import PRIVATE ${RLX_SMALL})
+# Pages of code count in every process, and no run's speed depends on these. (The command's own
+# objects would give the library their small copies of templates, which compiling waits for.)
+target_compile_options(rlx_import PRIVATE $<$<CONFIG:Release>:-Os>)
 target_sources(rlx PRIVATE $<BUILD_INTERFACE:$<TARGET_OBJECTS:rlx_import>>)

@@ -35,9 +35,6 @@ if(RLX_SANITIZE)
   add_link_options(-fsanitize=${RLX_SANITIZE})
 endif()
 
-# For targets that no run's speed depends on: pages of their code count in every process.
-set(RLX_SMALL $<$<CONFIG:Release>:-Os>)
-
 # Warnings of this project's own code. False ones are off: g++ 12 sees -Wrestrict in std::string's
 # operator+, clang 19 a deprecated function inside libstdc++'s own stable_sort; g++ with a sanitizer
 # takes much of the standard library for uninitialised (its manual says so of -fsanitize).

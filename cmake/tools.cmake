@@ -25,7 +25,6 @@ target_include_directories(rlx_tool PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_link_libraries(rlx_tool PRIVATE
   rlx rlx_picture fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
 rlx_warnings(rlx_tool)
-target_compile_options(rlx_tool PRIVATE ${RLX_SMALL})
 # Its own C++ library, of which it holds what it uses (format_inside.cpp has the parts of fmt):
 # the shared one's tables are 2 MB of every process. Sanitizers want theirs.
 if(NOT RLX_SANITIZE)
