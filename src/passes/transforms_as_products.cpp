@@ -17,8 +17,9 @@ constexpr std::int64_t longest_by_product = 48;
 /// imaginary parts of zero, and no angles a whole turn off.
 double root_part(std::int64_t part, std::int64_t length, bool imaginary) {
   if (4 * part % length == 0) {
-    constexpr double cosine[] = {1, 0, -1, 0}, sine[] = {0, -1, 0, 1};
-    return (imaginary ? sine : cosine)[4 * part / length];
+    constexpr double cosine[] = {1, 0, -1, 0}, minus_sine[] = {0, -1, 0, 1};
+    const std::int64_t quarter = 4 * part / length;
+    return imaginary ? minus_sine[quarter] : cosine[quarter];
   }
   const double angle =
       2 * std::numbers::pi * (static_cast<double>(part) / static_cast<double>(length));
