@@ -1,20 +1,19 @@
 // The work of nests: the passes over reduced dims that their code makes, and what a vector of
 // points costs in each.
 #include <bit>
-#include <numeric>
 
-#include "cost/nest_view.hpp"
+#include "cost/nest_lines.hpp"
 
 namespace rlx::cost {
 namespace {
 
 using codegen::DimSet;
 
-class NestCost : public NestView {
+class NestCost : public NestLines {
  public:
   NestCost(const loop::Nest& nest, std::span<const loop::Buffer> buffers, const MachineModel& model,
            bool rows)
-      : NestView(nest, buffers, model, rows), first_pass_(nest_.nodes.size(), -1) {}
+      : NestLines(nest, buffers, model, rows), first_pass_(nest_.nodes.size(), -1) {}
 
   void add_to(KernelWork& work) {
     add_passes();
@@ -25,8 +24,10 @@ class NestCost : public NestView {
     work.overhead += overhead_ + work.items * model_.item;
     add_lines_again(work);
     for (const loop::Access& access : nest_.accesses)
-      work.lone_lines += lone_lines(access, &access - nest_.accesses.data());
-    for (const loop::Store& store : nest_.stores) work.lone_lines += lone_lines(store.access, -1);
+      work.lone_lines += lone_lines(
+          access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
+    for (const loop::Store& store : nest_.stores)
+      work.lone_lines += lone_lines(store.access, false);
   }
 
   void add_flops_to(KernelWork& work) const {
@@ -54,7 +55,6 @@ class NestCost : public NestView {
 
   // ---- one access of one vector ----
 
-  static constexpr std::int64_t line_bytes = 64;
   static constexpr double crowded_store_cycles = 6;
   static constexpr double index_cycles = 5;
   /// The same of a vector of indices of 64 bits.
@@ -63,14 +63,6 @@ class NestCost : public NestView {
   /// ns that the start of a row of a map takes, at most and for each of its vectors: the streams
   /// begin anew.
   static constexpr double longest_start = 9, start_of_vector = 0.35;
-  /// ns that a step to the next row of a reduced dim takes, of which only some lines are read: no
-  /// stream tells what comes next; and where rows lie whole pages apart and fall into the same
-  /// sets.
-  static constexpr double row_step = 1, page_step = 3;
-
-  bool is_turned(int access) const {
-    return std::find(plan_.turned.begin(), plan_.turned.end(), access) != plan_.turned.end();
-  }
 
   void add_access(Body& body, const loop::Access& access, bool store, int number,
                   double shared) const {
@@ -111,56 +103,6 @@ class NestCost : public NestView {
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += crowded_store_cycles;
-  }
-
-  /// Of the vectors of a row, the part that is read under a mask: where lanes are left over at its
-  /// end, or all where a guard runs along it.
-  double masked_share(const loop::Access& access) const {
-    const auto runs_along = [&](const loop::Guard& guard) {
-      return guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
-    };
-    if (std::any_of(access.guards.begin(), access.guards.end(), runs_along)) return 1;
-    const double along = extent(plan_.vector_dim);
-    return std::fmod(along, plan_.lanes) == 0 ? 0 : 1 / vectors_of(along);
-  }
-
-  /// Lanes on more pages than the first translation buffer holds.
-  double far_page_ns(const loop::Access& access, DType dtype) const {
-    constexpr double page = 4096, entries = 72;
-    const double apart =
-        std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)])) *
-        static_cast<double>(size_of(dtype));
-    const double pages = extent(plan_.vector_dim) * std::min(apart / page, 1.0);
-    if (pages <= entries || is_found(access)) return 0;
-    // Taps find the pages that the one before has found.
-    return model_.cycle * std::min(apart / page, 1.0) / points_of(plan_.reduced_dims());
-  }
-
-  /// An access before it goes along the same lines.
-  bool is_found(const loop::Access& access) const {
-    for (const loop::Access& before : nest_.accesses) {
-      if (&before == &access) return false;
-      if (before.buffer == access.buffer && before.strides == access.strides) return true;
-    }
-    return false;
-  }
-
-  /// Of registers that start `bytes` apart, those that lie across two lines of the cache.
-  double share_across_lines(std::int64_t bytes) const {
-    if (plan_.lanes * 4 < 64) return 0;
-    const std::int64_t step = std::gcd(std::max<std::int64_t>(std::abs(bytes), 1), line_bytes);
-    return 1 - static_cast<double>(step) / line_bytes;
-  }
-
-  /// The lines of a turned tile fall into so few sets of L1 that they push each other out.
-  bool crowds_sets(const loop::Access& access, DType dtype) const {
-    constexpr std::int64_t page = 4096, ways = 12;
-    const std::int64_t apart =
-        std::abs(access.strides[static_cast<std::size_t>(plan_.tile_dim())]) *
-        static_cast<std::int64_t>(size_of(dtype));
-    if (apart % line_bytes != 0) return false;
-    const std::int64_t sets = page / std::gcd(std::max<std::int64_t>(apart, 1), page);
-    return plan_.lanes > ways * sets;
   }
 
   // ---- bodies ----
@@ -329,25 +271,6 @@ class NestCost : public NestView {
     return std::max(last.body.ns(model_), plan_.levels == 0 && !turning_ ? chain : 0);
   }
 
-  /// A pass down the reduced dims reads a few lines of every row.
-  void add_row_steps(const Walk& w, double unroll) {
-    if (w.blocks <= 0 || nest_.parallel_dims >= plan_.rank()) return;
-    double longest = 0;
-    const double near = 0.9 * static_cast<double>(model_.cache_bytes[0]);
-    for (const loop::Access& access : nest_.accesses) {
-      const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
-      if (!access.indirect.empty() || std::abs(along) != 1) continue;
-      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
-      const std::int64_t size = static_cast<std::int64_t>(size_of(buffer.dtype));
-      const std::int64_t apart = std::abs(access.strides.back()) * size;
-      const double all = static_cast<double>(buffer.elements * size);
-      if (static_cast<double>(apart) <= unroll * line_bytes || all < near) continue;
-      const double far = 1 - near / all;
-      longest = std::max(longest, far * (apart % 4096 == 0 ? page_step : row_step));
-    }
-    starts_ += w.blocks * points_of(plan_.reduced_dims()) * longest;
-  }
-
   void add_reductions(int level) {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
@@ -379,126 +302,13 @@ class NestCost : public NestView {
       add_row_pass(all, depth + chain);
       return;
     }
-    add_row_steps(w, unroll);
+    if (nest_.parallel_dims < plan_.rank())
+      starts_ += w.blocks * points_of(plan_.reduced_dims()) * row_step_ns(unroll);
     const double chains = unroll * (plan_.tile <= 1 ? 1 : plan_.tile);
     const double latency = add_latency * model_.cycle / std::max(chains, 1.0);
     compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
-  }
-
-  /// Lines that lanes reach one by one, too far apart for anything to fetch the next one ahead; in
-  /// tiles that are turned, where rows lie a page apart.
-  double lone_lines(const loop::Access& access, std::ptrdiff_t number) const {
-    if (!access.indirect.empty()) return 0;
-    const double size =
-        static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
-    const bool turned = number >= 0 && turning_ && is_turned(static_cast<int>(number));
-    double points = 1, least = line_bytes / size, apart = 0;
-    for (int dim = 0; dim < plan_.rank(); ++dim) {
-      const double stride =
-          std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
-      if (stride == 0 || extent(dim) <= 1) continue;
-      if (dim == plan_.vector_dim) apart = stride * size;
-      points *= extent(dim);
-      least = std::min(least, stride);
-    }
-    return apart >= (turned ? 4096 : 2 * line_bytes) ? points * least * size / line_bytes : 0;
-  }
-
-  // ---- lines that come again ----
-
-  /// How many lines of the cache an access touches, walking the loops from the inside, and how many
-  /// come into L1 for it: those that were there before count again where what the loops inside
-  /// touch does not fit.
-  struct Lines {
-    double touched = 1, moved = 1;
-  };
-  void widen(Lines& lines, double apart_bytes, double count, double inside_bytes,
-             double whole) const {
-    if (count <= 1) return;
-    const double fresh = std::clamp(apart_bytes / line_bytes, 1 / count, 1.0);
-    const double next = std::min(lines.touched * std::max(1.0, fresh * count), whole);
-    const bool kept = inside_bytes < 0.7 * static_cast<double>(model_.cache_bytes[0]);
-    lines.moved *= kept ? next / lines.touched : count;
-    lines.touched = next;
-  }
-
-  void add_lines_again(KernelWork& work) const {
-    std::vector<const loop::Access*> all;
-    for (const loop::Access& access : nest_.accesses) {
-      if (access.indirect.empty()) all.push_back(&access);
-    }
-    for (const loop::Store& store : nest_.stores) all.push_back(&store.access);
-    std::vector<Lines> lines(all.size());
-    std::vector<std::int64_t> left = nest_.extents;
-    std::vector<double> done(left.size(), 1);
-    const auto step = [&](int dim, double count, double by) {
-      double inside = 0;
-      for (const Lines& own : lines) inside += own.touched * line_bytes;
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(all[i]->buffer)];
-        const double size = static_cast<double>(size_of(buffer.dtype));
-        const double stride =
-            std::abs(static_cast<double>(all[i]->strides[static_cast<std::size_t>(dim)]));
-        const double whole = std::ceil(static_cast<double>(buffer.elements) * size / line_bytes);
-        widen(lines[i], stride * size * by, count, inside, whole);
-      }
-    };
-    const auto take = [&](int dim, std::int64_t count) {
-      const auto d = static_cast<std::size_t>(dim);
-      count = std::min(count, left[d]);
-      step(dim, static_cast<double>(count), done[d]);
-      done[d] *= static_cast<double>(count);
-      left[d] = (left[d] + count - 1) / std::max<std::int64_t>(count, 1);
-    };
-    take(plan_.vector_dim, plan_.lanes);
-    if (plan_.tile > 1) take(plan_.tile_dim(), plan_.tile);
-    for (int dim = plan_.rank() - 1; dim >= nest_.parallel_dims; --dim)
-      take(dim, left[static_cast<std::size_t>(dim)]);
-    take(plan_.vector_dim, left[static_cast<std::size_t>(plan_.vector_dim)]);
-    for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim)
-      take(dim, left[static_cast<std::size_t>(dim)]);
-    for (const Lines& own : lines)
-      work.streamed[1] += std::max(0.0, own.moved - own.touched) * line_bytes;
-  }
-
-  /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
-  /// that jumps most.
-  double broken_rows(double rows) const {
-    double most = 0;
-    const auto add = [&](const loop::Access& access) {
-      const auto stride = [&](int dim) {
-        return std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
-      };
-      if (stride(plan_.vector_dim) == 0) return;
-      double length = extent(plan_.vector_dim) * stride(plan_.vector_dim), broken = rows;
-      const auto size =
-          static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
-      // A row that begins within a line waits for the end of the one before.
-      if (!access.indirect.empty() || std::fmod(length * size, line_bytes) != 0) {
-        most = rows;
-        return;
-      }
-      for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim) {
-        if (dim == plan_.vector_dim || extent(dim) == 1) continue;
-        if (stride(dim) > length) break;
-        length += stride(dim) * (extent(dim) - 1);
-        broken /= extent(dim);
-      }
-      most = std::max(most, broken);
-    };
-    for (const loop::Access& access : nest_.accesses) add(access);
-    for (const loop::Store& store : nest_.stores) add(store.access);
-    return most;
-  }
-
-  bool in_place() const {
-    return std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const loop::Store& store) {
-      return std::any_of(
-          nest_.accesses.begin(), nest_.accesses.end(),
-          [&](const loop::Access& access) { return access.buffer == store.access.buffer; });
-    });
   }
 
   LastPass last_pass() {

@@ -1,0 +1,175 @@
+// Lines of the cache under the accesses of nests.
+#include "cost/nest_lines.hpp"
+
+#include <numeric>
+
+namespace rlx::cost {
+
+bool NestLines::is_turned(int access) const {
+  return std::find(plan_.turned.begin(), plan_.turned.end(), access) != plan_.turned.end();
+}
+
+double NestLines::masked_share(const loop::Access& access) const {
+  const auto runs_along = [&](const loop::Guard& guard) {
+    return guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
+  };
+  if (std::any_of(access.guards.begin(), access.guards.end(), runs_along)) return 1;
+  const double along = extent(plan_.vector_dim);
+  return std::fmod(along, plan_.lanes) == 0 ? 0 : 1 / vectors_of(along);
+}
+
+bool NestLines::is_found(const loop::Access& access) const {
+  for (const loop::Access& before : nest_.accesses) {
+    if (&before == &access) return false;
+    if (before.buffer == access.buffer && before.strides == access.strides) return true;
+  }
+  return false;
+}
+
+double NestLines::far_page_ns(const loop::Access& access, DType dtype) const {
+  constexpr double page = 4096, entries = 72;
+  const double apart =
+      std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)])) *
+      static_cast<double>(size_of(dtype));
+  const double pages = extent(plan_.vector_dim) * std::min(apart / page, 1.0);
+  if (pages <= entries || is_found(access)) return 0;
+  // Taps find the pages that the one before has found.
+  return model_.cycle * std::min(apart / page, 1.0) / points_of(plan_.reduced_dims());
+}
+
+double NestLines::share_across_lines(std::int64_t bytes) const {
+  if (plan_.lanes * 4 < 64) return 0;
+  const std::int64_t step = std::gcd(std::max<std::int64_t>(std::abs(bytes), 1), line_bytes);
+  return 1 - static_cast<double>(step) / line_bytes;
+}
+
+bool NestLines::crowds_sets(const loop::Access& access, DType dtype) const {
+  constexpr std::int64_t page = 4096, ways = 12;
+  const std::int64_t apart = std::abs(access.strides[static_cast<std::size_t>(plan_.tile_dim())]) *
+                             static_cast<std::int64_t>(size_of(dtype));
+  if (apart % line_bytes != 0) return false;
+  const std::int64_t sets = page / std::gcd(std::max<std::int64_t>(apart, 1), page);
+  return plan_.lanes > ways * sets;
+}
+
+double NestLines::row_step_ns(double unroll) const {
+  // What comes next no stream tells; rows whole pages apart fall into the same sets, too.
+  constexpr double row_step = 1, page_step = 3;
+  double longest = 0;
+  const double near = 0.9 * static_cast<double>(model_.cache_bytes[0]);
+  for (const loop::Access& access : nest_.accesses) {
+    const std::int64_t along = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
+    if (!access.indirect.empty() || std::abs(along) != 1) continue;
+    const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+    const std::int64_t size = static_cast<std::int64_t>(size_of(buffer.dtype));
+    const std::int64_t apart = std::abs(access.strides.back()) * size;
+    const double all = static_cast<double>(buffer.elements * size);
+    if (static_cast<double>(apart) <= unroll * line_bytes || all < near) continue;
+    const double far = 1 - near / all;
+    longest = std::max(longest, far * (apart % 4096 == 0 ? page_step : row_step));
+  }
+  return longest;
+}
+
+double NestLines::lone_lines(const loop::Access& access, bool turned) const {
+  if (!access.indirect.empty()) return 0;
+  const double size =
+      static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+  double points = 1, least = line_bytes / size, apart = 0;
+  for (int dim = 0; dim < plan_.rank(); ++dim) {
+    const double stride =
+        std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
+    if (stride == 0 || extent(dim) <= 1) continue;
+    if (dim == plan_.vector_dim) apart = stride * size;
+    points *= extent(dim);
+    least = std::min(least, stride);
+  }
+  return apart >= (turned ? 4096 : 2 * line_bytes) ? points * least * size / line_bytes : 0;
+}
+
+void NestLines::widen(Lines& lines, double apart_bytes, double count, double inside_bytes,
+                      double whole) const {
+  if (count <= 1) return;
+  const double fresh = std::clamp(apart_bytes / line_bytes, 1 / count, 1.0);
+  const double next = std::min(lines.touched * std::max(1.0, fresh * count), whole);
+  const bool kept = inside_bytes < 0.7 * static_cast<double>(model_.cache_bytes[0]);
+  lines.moved *= kept ? next / lines.touched : count;
+  lines.touched = next;
+}
+
+void NestLines::add_lines_again(KernelWork& work) const {
+  std::vector<const loop::Access*> all;
+  for (const loop::Access& access : nest_.accesses) {
+    if (access.indirect.empty()) all.push_back(&access);
+  }
+  for (const loop::Store& store : nest_.stores) all.push_back(&store.access);
+  std::vector<Lines> lines(all.size());
+  std::vector<std::int64_t> left = nest_.extents;
+  std::vector<double> done(left.size(), 1);
+  const auto step = [&](int dim, double count, double by) {
+    double inside = 0;
+    for (const Lines& own : lines) inside += own.touched * line_bytes;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(all[i]->buffer)];
+      const double size = static_cast<double>(size_of(buffer.dtype));
+      const double stride =
+          std::abs(static_cast<double>(all[i]->strides[static_cast<std::size_t>(dim)]));
+      const double whole = std::ceil(static_cast<double>(buffer.elements) * size / line_bytes);
+      widen(lines[i], stride * size * by, count, inside, whole);
+    }
+  };
+  const auto take = [&](int dim, std::int64_t count) {
+    const auto d = static_cast<std::size_t>(dim);
+    count = std::min(count, left[d]);
+    step(dim, static_cast<double>(count), done[d]);
+    done[d] *= static_cast<double>(count);
+    left[d] = (left[d] + count - 1) / std::max<std::int64_t>(count, 1);
+  };
+  take(plan_.vector_dim, plan_.lanes);
+  if (plan_.tile > 1) take(plan_.tile_dim(), plan_.tile);
+  for (int dim = plan_.rank() - 1; dim >= nest_.parallel_dims; --dim)
+    take(dim, left[static_cast<std::size_t>(dim)]);
+  take(plan_.vector_dim, left[static_cast<std::size_t>(plan_.vector_dim)]);
+  for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim)
+    take(dim, left[static_cast<std::size_t>(dim)]);
+  for (const Lines& own : lines)
+    work.streamed[1] += std::max(0.0, own.moved - own.touched) * line_bytes;
+}
+
+double NestLines::broken_rows(double rows) const {
+  double most = 0;
+  const auto add = [&](const loop::Access& access) {
+    const auto stride = [&](int dim) {
+      return std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)]));
+    };
+    if (stride(plan_.vector_dim) == 0) return;
+    double length = extent(plan_.vector_dim) * stride(plan_.vector_dim), broken = rows;
+    const auto size =
+        static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+    // A row that begins within a line waits for the end of the one before.
+    if (!access.indirect.empty() || std::fmod(length * size, line_bytes) != 0) {
+      most = rows;
+      return;
+    }
+    for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim) {
+      if (dim == plan_.vector_dim || extent(dim) == 1) continue;
+      if (stride(dim) > length) break;
+      length += stride(dim) * (extent(dim) - 1);
+      broken /= extent(dim);
+    }
+    most = std::max(most, broken);
+  };
+  for (const loop::Access& access : nest_.accesses) add(access);
+  for (const loop::Store& store : nest_.stores) add(store.access);
+  return most;
+}
+
+bool NestLines::in_place() const {
+  return std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const loop::Store& store) {
+    return std::any_of(
+        nest_.accesses.begin(), nest_.accesses.end(),
+        [&](const loop::Access& access) { return access.buffer == store.access.buffer; });
+  });
+}
+
+}  // namespace rlx::cost

@@ -1,0 +1,52 @@
+// How the accesses of a nest go along memory: which lines of the cache they touch, in what order,
+// and what nothing fetches ahead.
+#pragma once
+
+#include "cost/nest_view.hpp"
+
+namespace rlx::cost {
+
+class NestLines : public NestView {
+ protected:
+  using NestView::NestView;
+
+  static constexpr std::int64_t line_bytes = 64;
+
+  /// Its elements lie along the tile, and are turned in registers.
+  bool is_turned(int access) const;
+  bool in_place() const;
+  /// Of the vectors of a row, the part that is read under a mask: where lanes are left over at its
+  /// end, or all where a guard runs along it.
+  double masked_share(const loop::Access& access) const;
+  /// Lanes on more pages than the first translation buffer holds.
+  double far_page_ns(const loop::Access& access, DType dtype) const;
+  /// Of registers that start `bytes` apart, those that lie across two lines of the cache.
+  double share_across_lines(std::int64_t bytes) const;
+  /// The lines of a turned tile fall into so few sets of L1 that they push each other out.
+  bool crowds_sets(const loop::Access& access, DType dtype) const;
+  /// ns that a step to the next row of a reduced dim takes, where a pass down the dim reads only
+  /// `unroll` vectors of every row.
+  double row_step_ns(double unroll) const;
+  /// Lines that lanes reach one by one, too far apart for anything to fetch the next one ahead; in
+  /// tiles that are turned, where rows lie a page apart.
+  double lone_lines(const loop::Access& access, bool turned) const;
+  /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
+  /// that jumps most.
+  double broken_rows(double rows) const;
+  /// Lines that come into L1 again because what the loops inside touch does not fit.
+  void add_lines_again(KernelWork& work) const;
+
+ private:
+  /// An access before it goes along the same lines.
+  bool is_found(const loop::Access& access) const;
+  /// How many lines of the cache an access touches, walking the loops from the inside, and how many
+  /// come into L1 for it: those that were there before count again where what the loops inside
+  /// touch does not fit.
+  struct Lines {
+    double touched = 1, moved = 1;
+  };
+  void widen(Lines& lines, double apart_bytes, double count, double inside_bytes,
+             double whole) const;
+};
+
+}  // namespace rlx::cost
