@@ -1,86 +1,18 @@
-// Evaluates what depends on params and constants alone, and packs it.
+// Evaluates what depends on params and constants alone, and has it packed.
 #include "plan/weights.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cstring>
 #include <optional>
 #include <set>
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "plan/weight_pieces.hpp"
 #include "rlx/mapped.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
-
-std::shared_ptr<const std::byte> WeightCache::find(const std::string& key,
-                                                   std::span<const Tensor> sources) {
-  const std::lock_guard lock(mutex_);
-  const auto found = known_.find(key);
-  if (found == known_.end()) return nullptr;
-  const bool same = std::ranges::equal(
-      found->second.sources, sources, [](const auto& known, const Tensor& source) {
-        return !known.expired() && !known.owner_before(source.shared_data()) &&
-               !source.shared_data().owner_before(known);
-      });
-  return same ? found->second.bytes.lock() : nullptr;
-}
-
-void WeightCache::keep(const std::string& key, const std::shared_ptr<const std::byte>& bytes,
-                       std::span<const Tensor> sources) {
-  const std::lock_guard lock(mutex_);
-  Known known{bytes, {}};
-  for (const Tensor& source : sources) known.sources.emplace_back(source.shared_data());
-  known_[key] = std::move(known);
-  // What is gone goes from the list too, now and then: weights may be set anew all the time.
-  constexpr std::size_t prune_at = 64;
-  if (known_.size() >= prune_at && std::has_single_bit(known_.size()))
-    std::erase_if(known_, [](const auto& entry) { return entry.second.bytes.expired(); });
-}
-
-std::shared_ptr<ExpertStore> WeightCache::experts(const WeightPlan& weight, const Tensor& source) {
-  const std::string key = weight_key(weight, source);
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<ExpertStore> store = experts_[key].lock();
-  if (!store) experts_[key] = store = std::make_shared<ExpertStore>(weight, source, budget);
-  return store;
-}
-
-// Batches are walked here: the packer knows one batch stride.
-void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t batch,
-                 std::int64_t first_panel, std::int64_t last_panel, std::byte* matrix) {
-  std::int64_t offset = weight.view.offset, rest = batch;
-  for (std::size_t i = weight.batch_extents.size(); i-- > 0;) {
-    offset += rest % weight.batch_extents[i] * weight.batch_strides[i];
-    rest /= weight.batch_extents[i];
-  }
-  codegen::PackedLayout part = weight.layout;
-  const std::int64_t first_column = first_panel * part.panel_width;
-  part.n = std::min(weight.layout.n, last_panel * part.panel_width) - first_column;
-  const auto panel_bytes =
-      part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
-  codegen::pack({.data = source.data(),
-                 .rounded = weight.rounded,
-                 .offset = offset + first_column * weight.n_stride,
-                 .batches = 1,
-                 .batch_stride = 0,
-                 .k_extents = weight.k_extents,
-                 .k_strides = weight.k_strides,
-                 .n_stride = weight.n_stride},
-                part, matrix + first_panel * panel_bytes);
-}
-
-std::string weight_key(const WeightPlan& weight, const Tensor& source) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
-                     static_cast<const void*>(source.data()), name_of(weight.dtype), weight.packed,
-                     weight.view.offset, fmt::join(weight.view.dims, ","),
-                     fmt::join(weight.view.strides, ","), weight.layout.panel_width,
-                     fmt::join(weight.batch_extents, ","), fmt::join(weight.batch_strides, ","),
-                     fmt::join(weight.k_extents, ","), fmt::join(weight.k_strides, ","),
-                     weight.n_stride, weight.rounded, weight.layout.group, weight.layout.inner);
-}
 
 namespace {
 
@@ -133,81 +65,6 @@ class Evaluation {
   const std::map<std::string, Tensor>& params_;
   std::map<std::int32_t, std::vector<Tensor>> values_;
 };
-
-/// Copies a strided view of `source` densely.
-void copy_view(const View& view, const Tensor& source, std::byte* target) {
-  const std::size_t size = size_of(source.dtype());
-  if (view.elements() == 0) return;
-  if (view.is_dense()) {
-    std::memcpy(target, source.data() + static_cast<std::size_t>(view.offset) * size,
-                static_cast<std::size_t>(view.elements()) * size);
-    return;
-  }
-  Dims index(view.dims.size(), 0);
-  std::int64_t offset = view.offset;
-  for (std::int64_t i = 0; i < view.elements(); ++i) {
-    std::memcpy(target + static_cast<std::size_t>(i) * size,
-                source.data() + static_cast<std::size_t>(offset) * size, size);
-    for (std::size_t axis = index.size(); axis-- > 0;) {
-      offset += view.strides[axis];
-      if (++index[axis] < view.dims[axis]) break;
-      offset -= view.strides[axis] * view.dims[axis];
-      index[axis] = 0;
-    }
-  }
-}
-
-/// A part of a weight that one thread writes: panels of one matrix, or the whole of a copy.
-struct Piece {
-  const WeightPlan* weight = nullptr;
-  std::size_t index = 0;  ///< among those made now
-  Tensor source;
-  std::byte* target = nullptr;  ///< of the whole weight
-  std::int64_t batch = 0, first_panel = 0, last_panel = 0;
-};
-
-void pack_piece(const Piece& piece) {
-  const codegen::PackedLayout& layout = piece.weight->layout;
-  const auto matrix_bytes = static_cast<std::int64_t>(codegen::packed_bytes(layout, 1));
-  pack_panels(*piece.weight, piece.source, piece.batch, piece.first_panel, piece.last_panel,
-              piece.target + piece.batch * matrix_bytes);
-}
-
-/// Lets go of the part of the source that the piece was made of, where it is one range: rows of the
-/// source, one for each column. Beside the packed weight little of a file is in memory then.
-void forget_source(const Piece& piece) {
-  const WeightPlan& weight = *piece.weight;
-  std::int64_t reach = 1;  // of k from the first element of a column
-  for (std::size_t i = 0; i < weight.k_extents.size(); ++i)
-    reach += (weight.k_extents[i] - 1) * weight.k_strides[i];
-  if (!weight.packed || !weight.batch_extents.empty() || reach != weight.n_stride) return;
-  const auto element = static_cast<std::int64_t>(size_of(piece.source.dtype()));
-  const std::int64_t first = piece.first_panel * weight.layout.panel_width;
-  const std::int64_t last = std::min(weight.layout.n, piece.last_panel * weight.layout.panel_width);
-  const std::byte* begin =
-      piece.source.data() + (weight.view.offset + first * weight.n_stride) * element;
-  forget_pages(Tensor(u8, {(last - first) * weight.n_stride * element},
-                      std::shared_ptr<const std::byte>(piece.source.shared_data(), begin)));
-}
-
-void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
-                std::byte* target, std::vector<Piece>& pieces) {
-  constexpr std::int64_t bytes_each = std::int64_t{1} << 20;
-  if (!weight.packed) {
-    pieces.push_back({&weight, index, source, target});
-    return;
-  }
-  const std::int64_t panels = weight.layout.panels();
-  const auto panel_bytes = weight.layout.filled_k() * weight.layout.panel_width *
-                           static_cast<std::int64_t>(size_of(weight.layout.dtype));
-  const std::int64_t step =
-      std::max<std::int64_t>(1, bytes_each / std::max<std::int64_t>(1, panel_bytes));
-  for (std::int64_t batch = 0; batch < element_count(weight.batch_extents); ++batch) {
-    for (std::int64_t first = 0; first < panels; first += step)
-      pieces.push_back(
-          {&weight, index, source, target, batch, first, std::min(panels, first + step)});
-  }
-}
 
 /// The values that a concatenation of params or constants joins; empty for any other weight. Such
 /// weights are named by their parts, which stay where they are, and not by the value made of them.
@@ -476,7 +333,7 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
   const auto share = std::make_shared<MemoryShare>(std::move(taken));
   Tensor block(u8, {std::max<std::int64_t>(bytes, 1)});
   std::byte* next = block.mutable_data();
-  std::vector<Piece> pieces;
+  std::vector<WeightPiece> pieces;
   std::vector<std::atomic<std::int64_t>> left(fresh.size());
   for (std::size_t k = 0; k < fresh.size(); ++k) {
     const Fresh& item = fresh[k];
@@ -489,12 +346,8 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
     bytes_[item.index] = {kept, next};
     next += rounded(weight.bytes);
   }
-  const auto make = [&](const Piece& piece) {
-    if (piece.weight->packed) {
-      pack_piece(piece);
-    } else {
-      copy_view(piece.weight->view, piece.source, piece.target);
-    }
+  const auto make = [&](const WeightPiece& piece) {
+    write_piece(piece);
     if (fresh[piece.index].source_is_read) return;
     forget_source(piece);
     if (--left[piece.index] == 0) forget_pages(piece.source);

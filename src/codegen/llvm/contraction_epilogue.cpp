@@ -6,11 +6,72 @@
 #include "codegen/llvm/scalar_emitter.hpp"
 
 namespace rlx::codegen {
-namespace {
 
 using llvm::Value;
 using Values = std::vector<Value*>;
 using Integers = std::vector<std::int64_t>;
+
+namespace {
+
+bool cheap(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant:
+    case ScalarOp::load:
+    case ScalarOp::accumulator:
+    case ScalarOp::neg:
+    case ScalarOp::abs:
+    case ScalarOp::cast:
+    case ScalarOp::add:
+    case ScalarOp::sub:
+    case ScalarOp::mul:
+    case ScalarOp::min:
+    case ScalarOp::max:
+    case ScalarOp::less:
+    case ScalarOp::greater:
+    case ScalarOp::select: return true;
+    default: return false;
+  }
+}
+
+bool wide_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32;
+}
+
+}  // namespace
+
+bool ContractionContext::register_epilogue() const {
+  constexpr std::size_t most_operations = 6;
+  if (contraction.stores.empty() || (plan.tail() && !emitter.machine.masks)) return false;
+  std::size_t operations = 0;
+  for (const ScalarNode& node : contraction.nodes) {
+    const bool rounds = node.op == ScalarOp::cast && node.dtype == DType::bf16;
+    if (!cheap(node.op) || !(wide_type(node.dtype) || node.dtype == DType::boolean || rounds))
+      return false;
+    operations += node.a >= 0;
+  }
+  if (operations * contraction.stores.size() > most_operations) return false;
+  std::vector<Integers> m_strides;
+  const auto simple = [&](const loop::Access& access) {
+    const auto first =
+        access.strides.begin() + static_cast<std::ptrdiff_t>(contraction.batch_extents.size());
+    m_strides.emplace_back(first, access.strides.end() - 1);
+    return access.guards.empty() && access.indirect.empty();
+  };
+  for (const loop::Access& access : contraction.accesses) {
+    const std::int64_t step = access.strides.back();
+    const bool wide = wide_type(emitter.kernel.buffers[access.buffer].dtype);
+    if (!simple(access) || !wide || (step != 0 && step != 1)) return false;
+  }
+  for (const loop::Store& store : contraction.stores) {
+    const DType dtype = emitter.kernel.buffers[store.access.buffer].dtype;
+    const bool rounds = dtype == DType::bf16 && emitter.machine.bf16_dot;
+    if (!(simple(store.access) && (wide_type(dtype) || rounds)) || store.access.strides.back() != 1)
+      return false;
+  }
+  return merge_dims(contraction.m_extents, m_strides).size() <= 1;
+}
+
+namespace {
 
 class TileEpilogue {
  public:

@@ -1,0 +1,90 @@
+// What the functions of a contraction's parts share: the functions themselves, coordinates, loads.
+#include "base/error.hpp"
+#include "codegen/llvm/contraction.hpp"
+#include "codegen/llvm/scalar_emitter.hpp"
+
+namespace rlx::codegen {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+using Integers = std::vector<std::int64_t>;
+
+PartFunction::PartFunction(Emitter& parent, const std::string& name,
+                           const std::vector<llvm::Type*>& parameters)
+    : caller_(parent.builder.saveIP()), emitter_(parent) {
+  llvm::LLVMContext& context = parent.builder.getContext();
+  auto* type = llvm::FunctionType::get(parent.builder.getVoidTy(), parameters, false);
+  auto* function =
+      llvm::Function::Create(type, llvm::Function::InternalLinkage, name, parent.module);
+  function->addFnAttrs(llvm::AttrBuilder(context, parent.function->getAttributes().getFnAttrs()));
+  emitter_.function = function;
+  emitter_.begin = emitter_.end = emitter_.scratch = nullptr;
+  emitter_.buffers.assign(parent.buffers.size(), nullptr);
+  parent.builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
+}
+
+PartFunction::~PartFunction() { emitter_.builder.restoreIP(caller_); }
+
+void PartFunction::load_buffers(unsigned argument_index) {
+  llvm::IRBuilder<>& builder = emitter_.builder;
+  for (std::size_t i = 0; i < emitter_.buffers.size(); ++i) {
+    Value* slot = builder.CreateConstGEP1_64(builder.getPtrTy(), argument(argument_index), i);
+    emitter_.buffers[i] = builder.CreateLoad(builder.getPtrTy(), slot);
+  }
+}
+
+std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents,
+                                     bool rarely) {
+  llvm::IRBuilder<>& builder = emitter.builder;
+  std::int64_t total = 1;
+  for (std::int64_t extent : extents) total *= extent;
+  llvm::Type* type = linear->getType();
+  Values coordinates(extents.size(), linear);
+  if (extents.size() < 2) return coordinates;
+  // Division by constants costs half as much on 32 bits.
+  if (total < (std::int64_t{1} << 31)) type = type->getWithNewBitWidth(32);
+  Value* rest = builder.CreateZExtOrTrunc(linear, type);
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    Value* extent = llvm::ConstantInt::get(type, extents[i]);
+    // As a sum it is a number in which kernels of one family may differ; a divisor never is.
+    if (rarely)
+      extent =
+          builder.Insert(llvm::BinaryOperator::CreateAdd(extent, llvm::ConstantInt::get(type, 0)));
+    coordinates[i] = i == 0 ? rest : builder.CreateURem(rest, extent);
+    if (i > 0) rest = builder.CreateUDiv(rest, extent);
+    coordinates[i] = builder.CreateZExt(coordinates[i], linear->getType());
+  }
+  return coordinates;
+}
+
+std::vector<Value*> emit_linear_sums(Emitter& emitter, Value* linear, const Integers& extents,
+                                     const std::vector<Integers>& steps, const Integers& starts) {
+  llvm::IRBuilder<>& builder = emitter.builder;
+  const Values coordinates = emit_coordinates(emitter, linear, extents);
+  const auto constant = [&](std::int64_t value) {
+    return llvm::ConstantInt::get(linear->getType(), static_cast<std::uint64_t>(value), true);
+  };
+  Values sums;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    Value* sum = constant(starts[s]);
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      if (steps[s][i] == 0) continue;
+      Value* part = steps[s][i] == 1 ? coordinates[i]
+                                     : builder.CreateMul(coordinates[i], constant(steps[s][i]));
+      sum = builder.CreateAdd(part, sum);
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator, Value* pointer,
+                          unsigned lanes, Value* mask) {
+  Value* value = emit_load(emitter, from, pointer, 1, lanes, mask);
+  if (from == accumulator) return value;
+  // Registers hold narrow floats as f32 already.
+  if (accumulator == DType::f32 && value->getType()->getScalarType()->isFloatTy()) return value;
+  return emit_scalar(emitter, ScalarNode{.op = ScalarOp::cast, .dtype = accumulator}, from, value);
+}
+
+}  // namespace rlx::codegen
