@@ -22,11 +22,13 @@ namespace op {
 /// log10(max(filters · |rfft(frame * window)|^2, least)) of frames that begin `hop` apart. The
 /// spectrum is never stored where the device has a kernel for it. An offset above 0 is added to the
 /// energies instead of `least`: log10(filters · |rfft(frame * window)|^2 + offset). The frames are
-/// those of the signal with `before` and `behind` samples reflected at its ends.
+/// those of the signal with `before` and `behind` samples reflected at its ends. With `maxima` the
+/// largest level of each frame is a second result, [..., frames].
 struct BandLevels {
   std::int64_t length = 0, hop = 1;
   double least = 1e-10, offset = 0;
   std::int64_t before = 0, behind = 0;
+  bool maxima = false;
 };
 /// (signal [..., T], window [length]) -> [..., length/2 + 1]: |rfft(frame * window)|^2, its mean
 /// over frames that begin `hop` apart; with take_mean_off each frame loses its mean first.

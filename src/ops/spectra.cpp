@@ -65,7 +65,8 @@ struct Rules<op::BandLevels> {
   static constexpr OpTraits traits{.composite = true};
   static constexpr auto fields = std::tuple{
       field("length", &A::length), field("hop", &A::hop),       field("least", &A::least),
-      field("offset", &A::offset), field("before", &A::before), field("behind", &A::behind)};
+      field("offset", &A::offset), field("before", &A::before), field("behind", &A::behind),
+      field("maxima", &A::maxima)};
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     constexpr std::int64_t most = std::int64_t{1} << 40;
     if (a.before < 0 || a.behind < 0 || a.before > most || a.behind > most)
@@ -85,8 +86,10 @@ struct Rules<op::BandLevels> {
     Type result = signal;
     result.shape.back() =
         frames_of(shifted(signal.shape.back(), a.before + a.behind), a.length, a.hop);
+    Type maxima = result;
     result.shape.push_back(filters.shape[0]);
-    return std::vector<Type>{std::move(result)};
+    if (!a.maxima) return std::vector<Type>{std::move(result)};
+    return std::vector<Type>{std::move(result), std::move(maxima)};
   }
   static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
     std::vector<Value> operands(inputs.begin(), inputs.end());
@@ -102,7 +105,9 @@ struct Rules<op::BandLevels> {
         op::DotGeneral{.a_contract = {power.rank() - 1}, .b_contract = {1}}, {power, inputs[2]});
     const Value held = a.offset > 0 ? energy + graph.constant(power.dtype(), a.offset)
                                     : max(energy, graph.constant(power.dtype(), a.least));
-    return {log(held) * graph.constant(power.dtype(), 1 / std::log(10.0))};
+    const Value levels = log(held) * graph.constant(power.dtype(), 1 / std::log(10.0));
+    if (!a.maxima) return {levels};
+    return {levels, max_over(levels, {levels.rank() - 1})};
   }
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
@@ -125,6 +130,11 @@ struct Rules<op::BandLevels> {
       }
     }
     list.push_back({.op = A{.length = 8, .hop = 3, .offset = 1e-3},
+                    .inputs = {Type{f32, {30}}, Type{f32, {8}}, Type{f32, {2, 5}}},
+                    .low = 0.5,
+                    .high = 2,
+                    .tolerance = 1e-4});
+    list.push_back({.op = A{.length = 8, .hop = 3, .maxima = true},
                     .inputs = {Type{f32, {30}}, Type{f32, {8}}, Type{f32, {2, 5}}},
                     .low = 0.5,
                     .high = 2,

@@ -90,6 +90,7 @@ class BandKernel final : public FrameKernel<T> {
         length_(a.length),
         before_(a.before),
         behind_(a.behind),
+        has_maxima_(a.maxima),
         lanes_(LaneJobKernel<T>::lanes_of(isa)) {
     Job<T>& job = this->job();
     job.result = Result::bands;
@@ -99,9 +100,10 @@ class BandKernel final : public FrameKernel<T> {
     job.least = static_cast<T>(a.offset > 0 ? double{std::numeric_limits<T>::min()} : a.least);
     job.offset = static_cast<T>(a.offset);
   }
-  /// Behind the scratch of the lanes lie the bands and frames that reach beyond the ends.
+  /// Behind the scratch of the lanes lie the bands, their weights and frames that reach beyond the
+  /// ends.
   std::int64_t scratch_bytes() const override {
-    return this->lane_bytes() + band_bytes() +
+    return this->lane_bytes() + band_bytes() + weights_room() * std::int64_t{sizeof(T)} +
            (before_ + behind_ ? lanes_ * length_ * static_cast<std::int64_t>(sizeof(T)) : 0);
   }
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
@@ -109,11 +111,21 @@ class BandKernel final : public FrameKernel<T> {
     auto* bands = reinterpret_cast<Band<T>*>(static_cast<std::byte*>(scratch) + this->lane_bytes());
     const auto* filters = static_cast<const T*>(buffers[2]);
     const std::int64_t bins = this->job().out.count;
-    for (std::int64_t band = 0; band < bands_; ++band)
-      bands[band] = band_of(filters + band * bins, bins);
+    T* const weights = reinterpret_cast<T*>(reinterpret_cast<std::byte*>(bands) + band_bytes());
+    std::int64_t used = 0;
+    for (std::int64_t band = 0; band < bands_; ++band) {
+      Band<T>& own = bands[band];
+      own = band_of(filters + band * bins, bins);
+      // Side by side they take a sixth of the cache that the rows of the matrix take.
+      if (used + own.count > weights_room()) continue;
+      std::copy_n(own.weights, own.count, weights + used);
+      own.weights = weights + used;
+      used += own.count;
+    }
     Job<T> job = this->job();
     job.window = static_cast<const T*>(buffers[1]);
     job.bands = bands;
+    if (has_maxima_) job.maxima = static_cast<T*>(buffers[4]);
     if (before_ + behind_ == 0) return this->run_job(job, buffers, begin, end, scratch);
     for (std::int64_t group = begin; group < end;) {
       if (!is_within(group)) {
@@ -134,6 +146,10 @@ class BandKernel final : public FrameKernel<T> {
   std::int64_t band_bytes() const {
     return (bands_ * static_cast<std::int64_t>(sizeof(Band<T>)) + 63) / 64 * 64;
   }
+  /// Of filters that overlap about twice, with what makes their counts whole.
+  std::int64_t weights_room() const {
+    return (2 * this->job().out.count + 4 * bands_ + block - 1) / block * block;
+  }
   /// Where a line begins in its signal.
   std::int64_t start_of(std::int64_t line) const {
     const Lines& in = this->job().in;
@@ -150,7 +166,8 @@ class BandKernel final : public FrameKernel<T> {
   void run_at_ends(const Job<T>& whole, void* const* buffers, std::int64_t group,
                    void* scratch) const {
     auto* const frames =
-        reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + this->lane_bytes() + band_bytes());
+        reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + this->lane_bytes() + band_bytes()) +
+        weights_room();
     const std::int64_t first = group * lanes_, count = std::min(lanes_, whole.lines - first);
     for (std::int64_t lane = 0; lane < count; ++lane) {
       const std::int64_t line = first + lane, start = start_of(line);
@@ -169,11 +186,14 @@ class BandKernel final : public FrameKernel<T> {
     job.in.outer_step = 0;
     job.in.inner_step = length_;
     job.lines = count;
+    if (has_maxima_) job.maxima += first;
     void* own[] = {frames, buffers[1], buffers[2], static_cast<T*>(buffers[3]) + first * bands_};
     this->run_job(job, own, 0, 1, scratch);
   }
 
-  std::int64_t bands_, samples_, length_, before_, behind_, lanes_;
+  std::int64_t bands_, samples_, length_, before_, behind_;
+  bool has_maxima_;
+  std::int64_t lanes_;
 };
 
 template <class T>

@@ -92,6 +92,7 @@ struct Job {
   std::int64_t band_count = 0;
   T least = 0;                     ///< least power of a band
   T offset = 0;                    ///< above 0: added to the power of a band instead
+  T* maxima = nullptr;             ///< of Result::bands: the largest of each line, or null
   const T* bin_factors = nullptr;  ///< of Result::mean: what each bin is multiplied by
   void* sums = nullptr;            ///< of Result::mean: `lanes` T and a double for each bin
 };

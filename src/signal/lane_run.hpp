@@ -186,30 +186,64 @@ struct LaneRun {
     for (; k < filter.count; ++k, from += step) sum += *from * *weights++;
     return sum + other;
   }
+  /// any: of infinite energies, of those that are no numbers, and of those that filters below zero
+  /// make, too.
+  template <bool any>
   V level(V energy) const {
     const V least = V{} + job.least;
     const V level = log10_of<T, lanes>(energy > least ? energy : least);
-    if (!(job.offset > 0)) return level;
-    // Filters below zero make energies that have no logarithm.
-    const V none = V{} + __builtin_nanf("");
-    return energy > V{} ? level : none;
+    if constexpr (!any) return level;
+    const V infinity = V{} + static_cast<T>(__builtin_inff());
+    const V known = energy < infinity ? level : energy;
+    if (!(job.offset > 0)) return known;
+    const V none = V{} + static_cast<T>(__builtin_nanf(""));
+    const V of_zero = energy == V{} ? -infinity : none;
+    return energy > V{} ? known : of_zero;
+  }
+  template <bool any>
+  static V larger(V a, V b) {
+    if constexpr (any) {
+      const V no_number = b != b ? b : a;
+      return b > a ? b : no_number;
+    }
+    return b > a ? b : a;
   }
 
-  template <int step>
-  void store_bands(const V* powers, T* const* rows) const {
+  /// The levels of a group of lines and, where wanted, the largest of each line. Returns whether
+  /// all energies were numbers, without which levels that are not of `any` energies mean nothing.
+  template <int step, bool any>
+  bool store_bands(const V* powers, T* const* rows, std::int64_t first) const {
+    V total = V{}, most = V{} - static_cast<T>(__builtin_inff());
     std::int64_t band = 0;
     for (; band + lanes <= job.band_count; band += lanes) {
       V levels[lanes];
       for (int i = 0; i < lanes; ++i) levels[i] = energy<step>(powers, band + i);
-      for (int i = 0; i < lanes; ++i) levels[i] = level(levels[i]);
+      for (int i = 0; i < lanes; ++i) {
+        total += levels[i];
+        levels[i] = level<any>(levels[i]);
+        most = larger<any>(most, levels[i]);
+      }
       transpose<T, lanes>(levels);
 #pragma GCC unroll 16
       for (int lane = 0; lane < lanes; ++lane) store_unaligned(rows[lane] + band, levels[lane]);
     }
     for (; band < job.band_count; ++band) {
-      const V one = level(energy<step>(powers, band));
+      const V own = energy<step>(powers, band), one = level<any>(own);
+      total += own;
+      most = larger<any>(most, one);
       for (int lane = 0; lane < lanes; ++lane) rows[lane][band] = one[lane];
     }
+    for (int lane = 0; job.maxima && lane < lanes && first + lane < job.lines; ++lane)
+      job.maxima[first + lane] = most[lane];
+    const V above = total - total;  // no number where the total is infinite or none
+    T sum = 0;
+    for (int lane = 0; lane < lanes; ++lane) sum += above[lane];
+    return sum == 0;
+  }
+  template <int step>
+  void store_bands(const V* powers, T* const* rows, std::int64_t first) const {
+    if (job.offset > 0 || !store_bands<step, false>(powers, rows, first))
+      store_bands<step, true>(powers, rows, first);
   }
 
   /// The mean power of a group of lines, bin by bin: a few groups summed lane by lane, those sums
@@ -307,8 +341,8 @@ struct LaneRun {
       Access::addresses(job.out, out, first, job.lines, rows);
       if (job.result == Result::bands) {
         const Powers powers = self.powers(in, first, job.lines, held);
-        if (powers.step == 1) self.template store_bands<1>(powers.first, rows);
-        else self.template store_bands<2>(powers.first, rows);
+        if (powers.step == 1) self.template store_bands<1>(powers.first, rows, first);
+        else self.template store_bands<2>(powers.first, rows, first);
       } else {
         self.store_bins(self.transform(in, first, job.lines), rows);
       }

@@ -1,8 +1,10 @@
 // Kernels that never store a spectrum, beside the same in single ops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
+#include <limits>
 #include <numbers>
 
 #include "rlx/rlx.hpp"
@@ -122,6 +124,73 @@ TEST(Spectra, ReflectedFramesAreThoseOfTheDefinition) {
                            weights.data() + band * bins),
                   1e-3)
           << length << " points, row " << row << ", frame " << frame << ", band " << band;
+    }
+  }
+}
+
+// What stands in a sample reaches the levels of its frames alone, and their maxima.
+TEST(Spectra, LevelsOfWhatIsNoNumberAreNone) {
+  const std::int64_t length = 64, hop = 16, samples = 64 + 16 * 99, bins = 33, bands = 18;
+  for (const double offset : {0.0, 1e-6}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {samples});
+    const Value weights = cast(graph.constant(window(Window::hann, length)), f32);
+    const Value mel = graph.input("filters", f32, {bands, bins});
+    const Values found =
+        graph.add(op::BandLevels{.length = length, .hop = hop, .offset = offset, .maxima = true},
+                  Values{x, weights, mel});
+    graph.output("levels", found[0]);
+    graph.output("maxima", found[1]);
+    std::vector<float> values = signal(1, 2 * samples), ones(18 * 33, 1.0f);
+    values.resize(static_cast<std::size_t>(samples));  // without the silence at the end
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    values[40 * hop] = std::numeric_limits<float>::quiet_NaN();
+    values[60 * hop] = 1e25f;  // its power is infinite
+    if (offset > 0) std::fill(ones.begin() + 33, ones.begin() + 66, -1.0f);
+    CompiledGraph program = Session(Device::cpu).compile(graph).value();
+    const Outputs outputs = program.run({{"x", values}, {"filters", ones}}).value();
+    const auto levels = outputs["levels"].as<float>(), maxima = outputs["maxima"].as<float>();
+    ASSERT_EQ(levels.size(), 100U * 18);
+    ASSERT_EQ(maxima.size(), 100U);
+    // Where a frame begins its window is zero.
+    const auto within = [&](std::int64_t frame, std::int64_t at) {
+      return at * hop > frame * hop && at * hop < frame * hop + length;
+    };
+    for (std::int64_t frame = 0; frame < 100; ++frame) {
+      const float* const own = levels.data() + frame * bands;
+      const float most = maxima[static_cast<std::size_t>(frame)];
+      if (within(frame, 40) || frame == 40) {
+        EXPECT_TRUE(std::isnan(own[0]) && std::isnan(own[17]) && std::isnan(most)) << frame;
+      } else if (offset > 0) {
+        EXPECT_TRUE(std::isnan(own[1]) && std::isnan(most)) << frame;
+        EXPECT_EQ(own[0] == infinity, within(frame, 60)) << frame;
+      } else if (within(frame, 60)) {
+        EXPECT_TRUE(own[0] == infinity && own[17] == infinity && most == infinity) << frame;
+      } else {
+        EXPECT_EQ(most, *std::max_element(own, own + bands)) << frame;
+        EXPECT_LT(most, 10) << frame;
+      }
+    }
+  }
+}
+
+// Of signals whose last group has fewer frames than lanes, of frames that reach beyond the ends,
+// of an odd length and of dense filters.
+TEST(Spectra, MaximaAreThoseOfTheLevels) {
+  for (const std::int64_t length : {25, 64}) {
+    for (const DType dtype : {f32, f64}) {
+      Graph graph;
+      const Value x = graph.input("x", f32, {3, 700});
+      const Value weights = cast(graph.constant(window(Window::hann, length)), dtype);
+      const Value mel = graph.input("filters", f32, {21, length / 2 + 1});
+      const Values found = graph.add(
+          op::BandLevels{.length = length, .hop = 16, .before = 20, .behind = 9, .maxima = true},
+          Values{cast(x, dtype), weights, cast(mel, dtype)});
+      graph.output("kernel", cast(found[1], f32));
+      graph.output("ops", cast(max_over(found[0], {2}), f32));
+      std::vector<float> dense(static_cast<std::size_t>(21 * (length / 2 + 1)), 0.25f);
+      CompiledGraph program = Session(Device::cpu).compile(graph).value();
+      expect_near(program.run({{"x", signal(3, 700)}, {"filters", dense}}).value(), 0);
     }
   }
 }
