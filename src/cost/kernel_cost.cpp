@@ -21,6 +21,8 @@ double overlapped(double compute, double memory) {
 }  // namespace
 
 double code_lines_of(const loop::Kernel& kernel) {
+  // A call also reads its step, the addresses of its buffers and its constants.
+  constexpr double call = 10;
   const auto nodes = [](const std::vector<ScalarNode>& list) {
     return 2 + static_cast<double>(list.size());
   };
@@ -28,11 +30,13 @@ double code_lines_of(const loop::Kernel& kernel) {
     return 16 + nodes(c.nodes) +
            (c.row_epilogue.nodes.empty() ? 0 : 8 + nodes(c.row_epilogue.nodes));
   };
-  if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) return 4 + nodes(nest->nodes);
-  if (const auto* one = std::get_if<loop::Contraction>(&kernel.body)) return contraction(*one);
+  if (const auto* nest = std::get_if<loop::Nest>(&kernel.body))
+    return call + 4 + nodes(nest->nodes);
+  if (const auto* one = std::get_if<loop::Contraction>(&kernel.body))
+    return call + contraction(*one);
   if (const auto* chain = std::get_if<loop::Chain>(&kernel.body))
-    return contraction(chain->first) + contraction(chain->second);
-  return 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
+    return call + contraction(chain->first) + contraction(chain->second);
+  return call + 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
 }
 
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
@@ -225,8 +229,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     }
     const double reading = work.read[level] * share / read;
     const double writing = work.written[level] * share / write;
-    // A core's own caches do both at once.
-    time.memory += level < 2 ? overlapped(reading, writing) : reading + writing;
+    // A line that is written comes like one that is read.
+    time.memory += reading + writing;
     if (level == 3) alone = reading * (1 - work.far_beside);
     streamed += work.streamed[level] * share / read;
   }

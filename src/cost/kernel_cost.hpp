@@ -50,7 +50,7 @@ struct KernelWork {
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model);
 
-/// Cache lines of code that run at least once in a call, roughly.
+/// Cache lines of code and of what belongs to it that a call reads at least once, roughly.
 double code_lines_of(const loop::Kernel& kernel);
 
 /// The time of that work on `threads` workers, barriers not counted. A line of the program's code

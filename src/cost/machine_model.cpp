@@ -76,7 +76,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   model.tap = 6;
   model.recurrent_step = 23;
   model.gather_lane_ns = 0.2;
-  model.code_line = {0, 0.2, 3, 12};
+  model.code_line = {0, 0.1, 3.5, 6};
   model.first_bytes = {0, 0, 4, 60};
   if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family >= 26) {
     name = "AMD Zen 5";
@@ -84,8 +84,8 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     model.cycle = 0.255;
     // Neighbours use L3, too: half of it is what stays.
     model.cache_bytes = {48 << 10, 1 << 20, 16 << 20};
-    model.read = {440, 195, 105, 36};
-    model.write = {250, 170, 105, 30};
+    model.read = {440, 225, 105, 36};
+    model.write = {250, 225, 105, 30};
     model.kernel = 1.6;
     model.memory_all = 55;
     model.l3_all = 200;

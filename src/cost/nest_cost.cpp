@@ -89,7 +89,7 @@ class NestCost : public NestLines {
       body.alu += (model_.gather_lane_ns + far_page_ns(access, dtype)) * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : store ? 2.5 : 1.7);
+      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : store ? 2 : 1.7);
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
     }

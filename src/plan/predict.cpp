@@ -58,11 +58,11 @@ int best_shared(const Times& times) {
 class Predictor {
  public:
   Predictor(Plan& plan, const cost::MachineModel& model)
-      : plan_(plan), model_(model), where_(residencies(plan, model)), code_line_(code_line()) {}
+      : plan_(plan), model_(model), where_(whereabouts(plan, model)) {}
 
   void choose(int most) {
     most_ = most;
-    if (most > 1) where_of_team_ = residencies(plan_, team_of(most));
+    if (most > 1) where_of_team_ = whereabouts(plan_, team_of(most)).data;
     choose(plan_.steps, true);
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     if (team) {
@@ -79,7 +79,7 @@ class Predictor {
   void predict() {
     int most = 1;
     for (const Step& step : plan_.steps) most = std::max(most, step.threads);
-    if (most > 1) where_of_team_ = residencies(plan_, team_of(most));
+    if (most > 1) where_of_team_ = whereabouts(plan_, team_of(most)).data;
     predict(plan_.steps);
     set_total();
   }
@@ -187,15 +187,16 @@ class Predictor {
 
   Times kernel_times(const Step& step, int most) {
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
-    cost::KernelWork work = cost::work_of(kernel, where_.at(&step), model_);
+    cost::KernelWork work = cost::work_of(kernel, where_.data.at(&step), model_);
     near_bytes_[&step] = work.read[0] + work.read[1] + work.written[0] + work.written[1];
-    Times times{cost::time_of(work, model_, 1, code_line_)};
+    const double line = code_line(step);
+    Times times{cost::time_of(work, model_, 1, line)};
     const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
     if (useful == 1) return times;
     const auto place = where_of_team_.find(&step);
     if (place != where_of_team_.end()) work = cost::work_of(kernel, place->second, model_);
     for (int threads = 2; threads <= useful; ++threads)
-      times.push_back(cost::time_of(work, model_, threads, code_line_));
+      times.push_back(cost::time_of(work, model_, threads, line));
     return times;
   }
   /// The machine whose caches of single cores are those of a whole team.
@@ -293,34 +294,22 @@ class Predictor {
     plan_.predicted_ns = model_.run + total_of(plan_.steps, model_) + (team ? model_.team : 0);
   }
 
-  /// ns for a line of a kernel's code when its turn comes again, which is behind all the data of a
-  /// run: of what has been touched once since, caches keep a part.
-  double code_line() const {
-    double bytes = static_cast<double>(plan_.arena_bytes);
-    for (const BufferPlan& buffer : plan_.buffers) {
-      if (buffer.storage != Storage::arena) bytes += static_cast<double>(buffer.bytes());
+  /// ns for a line of a kernel's code when its turn comes again.
+  double code_line(const Step& step) const {
+    const cost::Residency& code = where_.code.at(&step);
+    double bytes = 0, sum = 0;
+    for (std::size_t level = 0; level < cost::level_count; ++level) {
+      bytes += code.bytes[level];
+      sum += code.bytes[level] * model_.code_line[level];
     }
-    double lines = 0;
-    for (const loop::Kernel& kernel : plan_.kernels) lines += cost::code_lines_of(kernel);
-    constexpr double line_bytes = 64, l1_bytes = 32 << 10;  // of instructions
-    const bool in_l1 = lines * line_bytes <= l1_bytes;
-    double ns = 0, left = 1;
-    for (std::size_t level = 1; level < 3; ++level) {
-      // Code is little, and stays longer than data does.
-      const double room = (level == 1 ? 2 : 0.7) * static_cast<double>(model_.cache_bytes[level]);
-      const double kept = bytes <= room ? 1 : room / bytes;
-      if (level > 1 || !in_l1) ns += left * kept * model_.code_line[level];
-      left *= 1 - kept;
-    }
-    return ns + left * model_.code_line[3];
+    return bytes > 0 ? sum / bytes : 0;
   }
 
   Plan& plan_;
   const cost::MachineModel& model_;
-  const Residencies where_;
+  const Whereabouts where_;
   Residencies where_of_team_;                 ///< where each worker has its part in its own caches
   std::map<const Step*, double> near_bytes_;  ///< that a step finds in its core's own caches
-  const double code_line_;
   int most_ = 1;
 };
 

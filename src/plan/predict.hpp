@@ -13,9 +13,15 @@ namespace rlx::plan {
 /// By step, those inside loops too: the residency of each of its buffers.
 using Residencies = std::map<const Step*, std::vector<cost::Residency>>;
 
-/// Bytes of each buffer of each step by the level that they come from, when the plan runs again and
-/// again.
-Residencies residencies(const Plan& plan, const cost::MachineModel& model);
+/// Where data and code lie when a step starts.
+struct Whereabouts {
+  Residencies data;
+  std::map<const Step*, cost::Residency> code;  ///< of kernels: lines of their code
+};
+
+/// Bytes of each buffer of each step, and lines of its code, by the level that they come from when
+/// the plan runs again and again.
+Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model);
 
 /// How often a loop is taken to run whose number of iterations data tells.
 inline constexpr double assumed_trips = 8;

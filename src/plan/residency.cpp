@@ -1,7 +1,8 @@
-// Where data lies when a step starts: caches keep what was touched last, so the bytes that were
-// touched since tell the level.
+// Where data and code lie when a step starts: caches keep what was touched last, so the bytes that
+// were touched since tell the level.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "plan/predict.hpp"
 
@@ -63,7 +64,6 @@ class Pieces {
     }
   }
 
-  std::size_t count() const { return bytes_.size(); }
   Range of(std::int32_t buffer) const { return ranges_[static_cast<std::size_t>(buffer)]; }
   /// The pieces with its elements in [first, last].
   Range part_of(std::int32_t buffer, const Range& elements, std::int64_t all) const {
@@ -75,7 +75,7 @@ class Pieces {
     const std::size_t last = whole.first + (elements.last + 1) * count / size + 1;
     return {first, std::min(last, whole.last)};
   }
-  double bytes(std::size_t piece) const { return bytes_[piece]; }
+  const std::vector<double>& bytes() const { return bytes_; }
 
  private:
   static constexpr double most_pieces = 8192;
@@ -90,11 +90,11 @@ class Pieces {
   std::vector<double> bytes_;
 };
 
-/// Touches pieces in the order of the run; knows how much else was touched since.
+/// Touches pieces of so many bytes in the order of the run; knows how much else was touched since.
 class TouchOrder {
  public:
-  TouchOrder(const Pieces& pieces, std::size_t touches)
-      : pieces_(pieces), sums_(touches), last_(pieces.count(), never) {}
+  TouchOrder(std::vector<double> bytes, std::size_t touches)
+      : bytes_(std::move(bytes)), sums_(touches), last_(bytes_.size(), never) {}
 
   /// Bytes of other pieces touched since this one; negative: it was never touched.
   double distance(std::size_t piece) const {
@@ -103,17 +103,18 @@ class TouchOrder {
   }
   void touch(std::size_t piece) {
     if (last_[piece] == never) {
-      total_ += pieces_.bytes(piece);
+      total_ += bytes_[piece];
     } else {
-      sums_.add(last_[piece], -pieces_.bytes(piece));
+      sums_.add(last_[piece], -bytes_[piece]);
     }
     last_[piece] = now_;
-    sums_.add(now_++, pieces_.bytes(piece));
+    sums_.add(now_++, bytes_[piece]);
   }
+  double bytes(std::size_t piece) const { return bytes_[piece]; }
 
  private:
   static constexpr std::size_t never = ~std::size_t{0};
-  const Pieces& pieces_;
+  std::vector<double> bytes_;
   PrefixSums sums_;
   std::vector<std::size_t> last_;
   std::size_t now_ = 0;
@@ -124,9 +125,9 @@ class TouchOrder {
 /// any other: of what has been touched once since as much as a cache holds most is still there, of
 /// twice as much a third. The first level forgets all of it sooner.
 void add_bytes(cost::Residency& residency, double distance, double bytes,
-               const cost::MachineModel& model) {
+               const cost::MachineModel& model, std::size_t nearest) {
   double left = distance < 0 ? 0 : 1;
-  for (std::size_t level = 0; level < 3; ++level) {
+  for (std::size_t level = nearest; level < 3; ++level) {
     const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
     const double kept = distance < room ? 1
                         : level == 0    ? std::max(0.0, 1 - (distance / room - 1) / 0.35)
@@ -135,19 +136,6 @@ void add_bytes(cost::Residency& residency, double distance, double bytes,
     left *= 1 - kept;
   }
   residency.bytes[3] += bytes * (distance < 0 ? 1 : left);
-}
-
-/// Touches of all steps; those of loops are made twice.
-std::size_t touches_of(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces) {
-  std::size_t touches = 0;
-  for (const Step& step : steps) {
-    for (const std::int32_t buffer : step.buffers)
-      touches += pieces.of(buffer).last - pieces.of(buffer).first;
-    if (step.kind == Step::Kind::loop)
-      touches +=
-          2 * touches_of(plan, plan.loops[static_cast<std::size_t>(step.index)].steps, pieces);
-  }
-  return touches;
 }
 
 /// The elements of a buffer that a nest reaches, first to last; all of them where only data tells.
@@ -182,15 +170,112 @@ std::vector<Pieces::Range> ranges_of(const Plan& plan, const Step& step, const P
   return ranges;
 }
 
-void walk(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces,
-          const cost::MachineModel& model, TouchOrder& order, Residencies& result) {
-  for (const Step& step : steps) {
-    std::vector<cost::Residency>& list = result[&step];
+/// The code of all kernels: equal kernels run the same.
+class Codes {
+ public:
+  explicit Codes(const Plan& plan) {
+    std::map<std::pair<double, std::size_t>, std::vector<std::size_t>> alike;
+    for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+      const loop::Kernel& kernel = plan.kernels[i];
+      const double lines = cost::code_lines_of(kernel);
+      std::vector<std::size_t>& others = alike[{lines, kernel.buffers.size()}];
+      const auto same = std::find_if(others.begin(), others.end(), [&](std::size_t other) {
+        return plan.kernels[other] == kernel;
+      });
+      of_.push_back(same == others.end() ? bytes_.size() : of_[*same]);
+      if (same != others.end()) continue;
+      others.push_back(i);
+      bytes_.push_back(lines * line_bytes);
+    }
+  }
+
+  std::size_t of(const Step& step) const { return of_[static_cast<std::size_t>(step.index)]; }
+  const std::vector<double>& bytes() const { return bytes_; }
+
+ private:
+  static constexpr double line_bytes = 64;
+  std::vector<std::size_t> of_;
+  std::vector<double> bytes_;
+};
+
+std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// Follows a plan's steps through the caches.
+class Walk {
+ public:
+  Walk(const Plan& plan, const cost::MachineModel& model)
+      : plan_(plan),
+        model_(model),
+        pieces_(plan),
+        codes_(plan),
+        first_code_(pieces_.bytes().size()),
+        order_(joined(pieces_.bytes(), codes_.bytes()), 2 * touches_of(plan.steps)),
+        code_order_(codes_.bytes(), 2 * calls_of(plan.steps)) {}
+
+  Whereabouts run() {
+    // The second run finds what the first one left.
+    for (int run = 0; run < 2; ++run) take(plan_.steps);
+    return std::move(result_);
+  }
+
+ private:
+  /// Touches of all steps; those of loops are made twice.
+  std::size_t touches_of(const std::vector<Step>& steps) const {
+    std::size_t touches = steps.size();
+    for (const Step& step : steps) {
+      for (const std::int32_t buffer : step.buffers)
+        touches += pieces_.of(buffer).last - pieces_.of(buffer).first;
+      if (step.kind == Step::Kind::loop) touches += 2 * touches_of(loop_of(step).steps);
+    }
+    return touches;
+  }
+  std::size_t calls_of(const std::vector<Step>& steps) const {
+    std::size_t calls = steps.size();
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) calls += 2 * calls_of(loop_of(step).steps);
+    }
+    return calls;
+  }
+  const LoopPlan& loop_of(const Step& step) const {
+    return plan_.loops[static_cast<std::size_t>(step.index)];
+  }
+
+  void take(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::kernel) take_code(step);
+      take_data(step);
+      if (step.kind != Step::Kind::loop) continue;
+      for (int iteration = 0; iteration < 2; ++iteration) take(loop_of(step).steps);
+    }
+  }
+
+  /// The first level holds instructions alone; the others share them with the data.
+  void take_code(const Step& step) {
+    constexpr double l1_bytes = 32 << 10;
+    constexpr double longer = 2;  // than data, code stays: it is read again while it runs
+    const std::size_t code = codes_.of(step);
+    cost::Residency& residency = result_.code[&step] = {};
+    const double near = code_order_.distance(code);
+    if (near >= 0 && near + code_order_.bytes(code) <= l1_bytes) {
+      residency.bytes[0] = code_order_.bytes(code);
+    } else {
+      const double away = order_.distance(first_code_ + code);
+      add_bytes(residency, away / longer, code_order_.bytes(code), model_, 1);
+    }
+    code_order_.touch(code);
+    order_.touch(first_code_ + code);
+  }
+
+  /// Kernels walk through all of their buffers at once: what is touched first makes room for what
+  /// comes later.
+  void take_data(const Step& step) {
+    std::vector<cost::Residency>& list = result_.data[&step];
     list.assign(step.buffers.size(), {});
-    // Kernels walk through all of their buffers at once: what is touched first makes room for what
-    // comes later.
     std::size_t longest = 0;
-    const std::vector<Pieces::Range> ranges = ranges_of(plan, step, pieces);
+    const std::vector<Pieces::Range> ranges = ranges_of(plan_, step, pieces_);
     for (const Pieces::Range& range : ranges) longest = std::max(longest, range.last - range.first);
     for (std::size_t at = 0; at < longest; ++at) {
       for (std::size_t k = 0; k < step.buffers.size(); ++k) {
@@ -198,27 +283,26 @@ void walk(const Plan& plan, const std::vector<Step>& steps, const Pieces& pieces
         const std::size_t count = range.last - range.first;
         const std::size_t end = range.first + (at + 1) * count / longest;
         for (std::size_t piece = range.first + at * count / longest; piece < end; ++piece) {
-          add_bytes(list[k], order.distance(piece), pieces.bytes(piece), model);
-          order.touch(piece);
+          add_bytes(list[k], order_.distance(piece), order_.bytes(piece), model_, 0);
+          order_.touch(piece);
         }
       }
     }
-    if (step.kind != Step::Kind::loop) continue;
-    const LoopPlan& loop = plan.loops[static_cast<std::size_t>(step.index)];
-    for (int iteration = 0; iteration < 2; ++iteration)
-      walk(plan, loop.steps, pieces, model, order, result);
   }
-}
+
+  const Plan& plan_;
+  const cost::MachineModel& model_;
+  const Pieces pieces_;
+  const Codes codes_;
+  const std::size_t first_code_;  ///< of the pieces
+  TouchOrder order_, code_order_;
+  Whereabouts result_;
+};
 
 }  // namespace
 
-Residencies residencies(const Plan& plan, const cost::MachineModel& model) {
-  const Pieces pieces(plan);
-  TouchOrder order(pieces, 2 * touches_of(plan, plan.steps, pieces));
-  Residencies result;
-  // The second run finds what the first one left.
-  for (int run = 0; run < 2; ++run) walk(plan, plan.steps, pieces, model, order, result);
-  return result;
+Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model) {
+  return Walk(plan, model).run();
 }
 
 }  // namespace rlx::plan

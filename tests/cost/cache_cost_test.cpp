@@ -1,0 +1,83 @@
+// Laws of caches: code that several kernels share is nearer than code of each its own, and what is
+// written to a level comes on top of what is read from it.
+#include <gtest/gtest.h>
+
+#include "cost/measure_kernels.hpp"
+#include "plan/build.hpp"
+#include "plan/predict.hpp"
+#include "plan/regions.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+const codegen::Target target{codegen::Isa::avx512, "", ""};
+
+cost::MachineModel model_of_zen5() {
+  codegen::CpuFacts facts;
+  facts.vendor = codegen::CpuFacts::Vendor::amd;
+  facts.family = 26;
+  return cost::preset_for(facts, target);
+}
+
+/// Layers one behind the other, of one shape or of shapes that all differ.
+Plan layers(int count, std::int64_t narrower) {
+  Graph graph;
+  std::int64_t width = 512;
+  Value x = graph.input("x", f32, {16, width});
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t next = width - narrower;
+    x = relu(matmul(x, graph.param("w" + std::to_string(i), f32, {width, next})));
+    width = next;
+  }
+  graph.output("y", x);
+  BuildOptions options;
+  options.target = target;
+  options.model = model_of_zen5();
+  return build_plan(flatten(graph).value(), options).value();
+}
+
+/// Lines of code that a run of the plan brings into the first level.
+double lines_from_afar(const Plan& plan) {
+  const Whereabouts where = whereabouts(plan, model_of_zen5());
+  double bytes = 0;
+  for (const auto& [step, code] : where.code)
+    bytes += code.bytes[1] + code.bytes[2] + code.bytes[3];
+  return bytes / 64;
+}
+
+TEST(CacheCost, KernelsOfOneShapeShareTheirCode) {
+  const Plan alike = layers(40, 0), different = layers(40, 8);
+  ASSERT_EQ(alike.steps.size(), different.steps.size());
+  EXPECT_EQ(lines_from_afar(alike), 0);
+  EXPECT_GT(lines_from_afar(different), 40 * 10);
+}
+
+TEST(CacheCost, LittleCodeStaysInTheFirstLevel) { EXPECT_EQ(lines_from_afar(layers(4, 8)), 0); }
+
+TEST(CacheCost, CodeFromFartherAwayNeverTakesLess) {
+  const cost::MachineModel model = model_of_zen5();
+  const cost::KernelWork work = cost::work_of(cost::read_kernel(1, 64), {}, model);
+  double before = 0;
+  for (const double line : model.code_line) {
+    const double ns = cost::time_of(work, model, 1, line).ns;
+    EXPECT_GE(ns, before);
+    before = ns;
+  }
+}
+
+TEST(CacheCost, WhatIsWrittenComesOnTopOfWhatIsRead) {
+  const cost::MachineModel model = model_of_zen5();
+  for (std::size_t level = 1; level < cost::level_count; ++level) {
+    cost::KernelWork reads, writes, both;
+    reads.read[level] = both.read[level] = 1e6;
+    writes.written[level] = both.written[level] = 1e6;
+    const auto memory = [&](const cost::KernelWork& work) {
+      return cost::time_of(work, model, 1).memory;
+    };
+    EXPECT_DOUBLE_EQ(memory(both), memory(reads) + memory(writes)) << level;
+  }
+}
+
+}  // namespace
+}  // namespace rlx::plan
