@@ -4,6 +4,7 @@
 #include <set>
 
 #include "plan/plan_builder.hpp"
+#include "plan/row_factor.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -132,6 +133,13 @@ Status PlanBuilder::add_chain(const Region& region) {
     if (expression.uses_indices()) rows.error_buffer = buffers.number(error_buffer(), true);
   }
   worker_rows_.clear();
+  if (const auto factor = find_row_factor(chain)) {
+    const std::int64_t rows =
+        element_count(chain.second.batch_extents) * element_count(chain.second.m_extents);
+    const std::int32_t factors = add_buffer({DType::f32, {rows}}, Storage::worker, -1,
+                                            "factors_" + std::to_string(rows_of(region).node));
+    take_out_row_factor(chain, *factor, buffers.number(factors, true));
+  }
   double flops = 0;
   for (const loop::Contraction* stage : {&chain.first, &chain.second}) {
     const std::int64_t rows = element_count(stage->batch_extents) * element_count(stage->m_extents);

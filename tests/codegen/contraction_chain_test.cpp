@@ -10,6 +10,8 @@ struct Attention {
   std::int64_t batch = 1, heads = 1, shared = 1, queries = 1, keys = 1, width = 16, values = 16;
   DType dtype = f32;
   std::int64_t gap = 0;  ///< elements behind each local row
+  bool factors = false;  ///< one over the sum of a row meets the results instead of the rows
+  double far = 0;        ///< the mask counts so many times, and so much is taken off everywhere
 };
 
 ScalarId add_softmax(loop::Nest& rows, std::int32_t buffer, std::vector<std::int64_t> strides) {
@@ -58,7 +60,14 @@ loop::Kernel attention(const Attention& a) {
   const ScalarId scale = add_node(first.nodes, {.op = ScalarOp::constant, .value = 0.3});
   const ScalarId scaled = add_node(first.nodes, {.op = ScalarOp::mul, .a = sum, .b = scale});
   const ScalarId mask = add_node(first.nodes, {.op = ScalarOp::load, .index = 0});
-  const ScalarId masked = add_node(first.nodes, {.op = ScalarOp::add, .a = scaled, .b = mask});
+  ScalarId masked = add_node(first.nodes, {.op = ScalarOp::add, .a = scaled, .b = mask});
+  if (a.far > 0) {
+    const ScalarId far = add_node(first.nodes, {.op = ScalarOp::constant, .value = a.far});
+    const ScalarId wide = add_node(first.nodes, {.op = ScalarOp::mul, .a = mask, .b = far});
+    const ScalarId sum_of_both =
+        add_node(first.nodes, {.op = ScalarOp::add, .a = scaled, .b = wide});
+    masked = add_node(first.nodes, {.op = ScalarOp::sub, .a = sum_of_both, .b = far});
+  }
   first.stores = {{{4, 0, scores, {}, {}, 0}, masked}};
   first.row_epilogue.extents = {a.batch, a.shared, group, a.queries, a.keys};
   first.row_epilogue.parallel_dims = 4;
@@ -76,6 +85,20 @@ loop::Kernel attention(const Attention& a) {
   second.stores = {
       {{5, 0, {a.queries * out_row, group * a.values, a.values, out_row, 1}, {}, {}, 0},
        add_node(second.nodes, {.op = ScalarOp::accumulator})}};
+  if (a.factors) {
+    kernel.buffers.push_back({f32, a.batch * a.heads * a.queries, true, true});
+    const std::vector<std::int64_t> strides{a.heads * a.queries, group * a.queries, a.queries, 1,
+                                            0};
+    loop::Nest& rows = first.row_epilogue;
+    const ScalarId total = rows.nodes.back().b, power = rows.nodes.back().a;
+    rows.nodes.back() = {.op = ScalarOp::reciprocal, .a = total};
+    rows.stores = {{rows.stores[0].access, power},
+                   {{6, 0, strides, {}, {}, 0}, static_cast<ScalarId>(rows.nodes.size() - 1)}};
+    second.accesses = {{6, 0, strides, {}, {}, 0}};
+    const ScalarId factor = add_node(second.nodes, {.op = ScalarOp::load, .index = 0});
+    second.stores[0].node =
+        add_node(second.nodes, {.op = ScalarOp::mul, .a = second.stores[0].node, .b = factor});
+  }
   kernel.body = std::move(chain);
   return kernel;
 }
@@ -93,6 +116,37 @@ TEST(ContractionChain, heads_of_every_shape) {
                                       << shape.keys << " keys");
     expect_as_interpreted(attention(shape), 2e-5);
   }
+}
+
+/// Rows with a gap end in whole registers, which other code serves than those without.
+TEST(ContractionChain, factors_of_rows_meet_the_results) {
+  for (const Attention& shape : {
+           Attention{.heads = 3, .queries = 49, .keys = 49, .width = 32, .values = 32, .gap = 31},
+           Attention{.heads = 3, .queries = 9, .keys = 49, .width = 32, .values = 32},
+           Attention{.batch = 2, .heads = 6, .shared = 2, .queries = 1, .keys = 33, .gap = 15},
+           Attention{.heads = 2, .queries = 30, .keys = 196, .values = 32, .gap = 12},
+           Attention{.queries = 7, .keys = 1, .width = 5, .values = 3, .gap = 15},
+           Attention{.queries = 7, .keys = 64, .values = 48, .gap = 16, .far = 1e4},
+           Attention{.queries = 7, .keys = 70, .values = 17, .gap = 10, .far = 3e38},
+       }) {
+    SCOPED_TRACE(::testing::Message() << shape.heads << " heads, " << shape.queries << " queries, "
+                                      << shape.keys << " keys, far " << shape.far);
+    Attention with = shape;
+    with.factors = true;
+    expect_as_interpreted(attention(with), 2e-5);
+  }
+}
+
+TEST(ContractionChain, rows_of_one_very_small_number_are_even) {
+  // Scores vanish beside what is taken off: every key counts the same.
+  loop::Kernel kernel =
+      attention({.queries = 5, .keys = 40, .gap = 8, .factors = true, .far = 3e38});
+  auto& nodes = std::get<loop::Chain>(kernel.body).first.nodes;
+  for (ScalarNode& node : nodes) {
+    if (node.op == ScalarOp::load) node = {.op = ScalarOp::constant, .value = 0};
+  }
+  std::get<loop::Chain>(kernel.body).first.accesses.clear();
+  expect_as_interpreted(kernel, 2e-5);
 }
 
 TEST(ContractionChain, narrow_operands_are_widened_in_panels) {

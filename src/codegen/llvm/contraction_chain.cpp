@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "codegen/llvm/contraction.hpp"
+#include "codegen/llvm/attention_softmax.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -24,6 +24,20 @@ std::int64_t product(const Integers& extents) {
   return result;
 }
 
+/// Whether the rows of a B lie in so many pages that nothing fetches them ahead, and are read by so
+/// many row blocks that a copy pays.
+bool has_far_rows(const ContractionPlan& plan, DType b_dtype) {
+  constexpr std::int64_t least_depth = 256, least_bytes = 512, least_blocks = 16;
+  const std::int64_t apart = plan.k.back().b * static_cast<std::int64_t>(size_of(b_dtype));
+  return plan.column_source == ColumnSource::in_place && plan.k.size() == 1 &&
+         plan.depth >= least_depth && apart >= least_bytes && plan.row_blocks >= least_blocks;
+}
+
+void read_from_panels(ContractionPlan& plan) {
+  plan.column_source = ColumnSource::scratch;
+  plan.k.back().column = plan.k_open.back().column = plan.block_columns;
+}
+
 ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body) {
   const auto& buffers = emitter.kernel.buffers;
   ContractionPlan plan =
@@ -31,6 +45,7 @@ ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body
                        PlanMachine(emitter.machine));
   // Groups are cut into register blocks here: no block computes a row of the next one.
   plan.one_height = false;
+  if (has_far_rows(plan, buffers[body.b_buffer].dtype)) read_from_panels(plan);
   return plan;
 }
 
@@ -141,7 +156,7 @@ class ChainEmitter {
 
   /// [buffers' addresses][tile][panels of each stage][row epilogue's own][rows]
   void lay_out_scratch() {
-    constexpr std::int64_t most_panel_bytes = 256 * 1024;
+    constexpr std::int64_t most_panel_bytes = 512 * 1024;
     scratch_bytes_ = align_up(static_cast<std::int64_t>(emitter_.kernel.buffers.size()) * 8);
     tile_at_ = scratch_bytes_;
     std::int64_t tile_bytes = 0;
@@ -179,9 +194,15 @@ class ChainEmitter {
     if (!stage.context.register_epilogue()) stage.epilogue = emit_tile_epilogue(stage.context);
   }
 
+  Result<RowEpilogue> make_row_epilogue() {
+    const std::int64_t rows = second_.plan.batches * rows_;
+    if (const auto softmax = find_softmax_rows(emitter_, before_, rows))
+      return emit_softmax_rows(emitter_, *softmax);
+    return emit_row_epilogue(emitter_, before_, rows);
+  }
+
   Status add_row_epilogue() {
-    RLX_ASSIGN(const RowEpilogue made,
-               emit_row_epilogue(emitter_, before_, second_.plan.batches * rows_));
+    RLX_ASSIGN(const RowEpilogue made, make_row_epilogue());
     row_epilogue_ = made.function;
     row_epilogue_scratch_at_ = scratch_bytes_;
     scratch_bytes_ += align_up(made.scratch_bytes);
