@@ -241,7 +241,9 @@ class NestCost : public NestLines {
   /// Notes a pass of a row: what it executes, and how long its slowest chain takes.
   void add_row_pass(const Body& all, double chain_cycles) {
     row_ = row_ + all;
-    row_latency_ += std::max(all.ns(model_), chain_cycles * model_.cycle);
+    const double chain = chain_cycles * model_.cycle, work = all.ns(model_);
+    const auto block = static_cast<double>(plan_.row_block);
+    row_latency_ += plan_.row_block > 1 ? block * work + chain : std::max(work, chain);
   }
 
   /// What a vector of the last pass executes, and what is stored once for all reduced points.
@@ -251,9 +253,20 @@ class NestCost : public NestLines {
     bool inner = false;
   };
 
-  /// Rows overlap as far as the processor looks ahead.
+  /// Rows overlap as far as the processor looks ahead, those of a block in each pass.
   void add_rows(double rows) {
-    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (rows - 1) / ahead_of(row_)));
+    const auto block = static_cast<double>(plan_.row_block);
+    const double blocks = std::ceil(rows / block), ahead = ahead_of(row_ * block);
+    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (blocks - 1) / ahead));
+  }
+
+  /// What joining the lanes of a row costs beside other rows, as a part of what it costs alone:
+  /// they share vectors.
+  double share_of_join(double halvings) const {
+    if (plan_.rows == 1 || halvings == 0) return 1;
+    const double rows = plan_.rows;
+    const double steps = 1.5 * (rows - 1) + std::max(halvings - std::log2(rows), 0.0) + rows;
+    return std::min(1.0, steps / (rows * halvings));
   }
 
   /// How many of such bodies the processor works on at once.
@@ -295,7 +308,7 @@ class NestCost : public NestLines {
     if (plan_.vector_is_reduced()) {
       const double halvings = std::log2(std::max(plan_.lanes, 1U));
       Body all = body * w.vectors + row;
-      all.alu += joins * model_.join * join_share * halvings / 4;
+      all.alu += joins * model_.join * join_share * halvings / 4 * share_of_join(halvings);
       all.other += w.entries / w.rows * model_.loop;
       const double chain = w.vectors / unroll * step + std::log2(unroll) * step +
                            halvings * (step + shuffle_latency);

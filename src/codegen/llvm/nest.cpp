@@ -20,6 +20,19 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
     if (reduced && !(dims & reduced)) stores_once_.push_back(i);
   }
   scratch_at_.assign(nest_.nodes.size(), -1);
+  row_is_held_ = plan_.row_block == 1 && plan_.vector_is_reduced() &&
+                 plan_.points(nest_.parallel_dims, plan_.rank()) <= plan_.lanes &&
+                 std::all_of(passes_.begin(), passes_.end(),
+                             [](const NestPass& pass) { return pass.clips.empty(); });
+  held_.assign(nest_.nodes.size(), nullptr);
+  if (row_is_held_) return;
+  totals_at_.assign(nest_.nodes.size(), -1);
+  for (std::size_t i = 0; i < nest_.nodes.size() && plan_.row_block > 1; ++i) {
+    if (nest_.nodes[i].op != ScalarOp::reduce) continue;
+    totals_at_[i] = totals_bytes_;
+    const auto bytes = static_cast<std::int64_t>(size_of(nest_.nodes[i].dtype));
+    totals_bytes_ += (plan_.row_block * bytes + 63) / 64 * 64;
+  }
   const std::int64_t vectors = plan_.vector_is_reduced() ? 1 : plan_.unroll * plan_.lanes;
   for (const NestPass& pass : passes_) {
     for (const ScalarId node : pass.saved) {
@@ -75,6 +88,7 @@ void NestEmitter::emit_item(llvm::Value* item) {
 void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high) {
   if (dim == plan_.vector_dim) return emit_block(std::move(frame), low, high);
   if (plan_.tile > 1 && dim == plan_.tile_dim()) return emit_tiles(std::move(frame), low, high);
+  if (plan_.row_block > 1 && dim == plan_.row_dim()) return emit_rows(frame, low, high);
   auto inside = [&](llvm::Value* index) {
     NestFrame inner = frame;
     enter(inner, dim, index, false);
@@ -89,13 +103,13 @@ void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm
 /// The range of the tile dim in which all guards that became bounds hold for whole windows. Without
 /// tiles where a guard depends on other parallel dims too.
 void NestEmitter::find_interior() {
-  if (plan_.tile == 1) return;
   may_compute_twice_ = true;
   for (const loop::Store& store : nest_.stores) {
     for (const loop::Access& access : nest_.accesses) {
       if (access.buffer == store.access.buffer) may_compute_twice_ = false;
     }
   }
+  if (plan_.tile == 1) return;
   const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
   interior_passes_ = passes_;
   interior_end_ = nest_.extents[tile_dim];

@@ -41,6 +41,9 @@ struct NestFrame {
   DimSet fixed = 0;                       ///< dims with an index
   unsigned vectors = 1;  ///< vectors that each point of the loops takes, those of a tile included
   unsigned tile = 1;     ///< points of the tile dim; vector = point * (vectors / tile) + run
+  unsigned rows = 1;     ///< rows whose lanes are joined together; `known` has one entry for each
+  llvm::Value* place = nullptr;    ///< i64: of the first of them in the block of rows
+  llvm::Value* scratch = nullptr;  ///< of the row
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;
 };
@@ -49,7 +52,9 @@ class NestEmitter {
  public:
   NestEmitter(Emitter& emitter, NestPlan plan);
   void emit();
-  KernelShape shape() const { return {plan_.items, scratch_bytes_}; }
+  KernelShape shape() const {
+    return {plan_.items, totals_bytes_ + scratch_bytes_ * plan_.row_block};
+  }
 
  private:
   using Values = std::vector<llvm::Value*>;
@@ -82,6 +87,7 @@ class NestEmitter {
 
   // nest_pass.cpp: what happens at a point of the parallel dims.
   void emit_passes(NestFrame frame);
+  Values start_reductions(const NestPass& pass, unsigned vectors, unsigned lanes, bool scalar_tail);
   void run_reductions(NestFrame& frame, const NestPass& pass);
   Values reduced_loops(int dim, const NestFrame& frame, const NestPass& pass, Values state);
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
@@ -93,11 +99,26 @@ class NestEmitter {
              const NestPass& pass) const;
   void series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
                       const NestPass& pass) const;
+  void emit_stores_once(const NestFrame& frame);
   void emit_stores(const NestFrame& frame, const std::vector<int>& stores,
                    std::vector<PointExpression>& points);
   llvm::Value* reduced_position(const NestFrame& frame);
+  void keep(const NestFrame& frame, ScalarId node, unsigned vector, llvm::Value* value);
+  llvm::Value* load_kept(const NestFrame& frame, ScalarId node, unsigned vector);
   llvm::Value* scratch_place(const NestFrame& frame, ScalarId node, unsigned vector);
   const loop::Access& access(std::size_t number) const;
+
+  // nest_rows.cpp: rows that lanes run along.
+  void emit_rows(const NestFrame& frame, llvm::Value* low, llvm::Value* high);
+  void emit_row_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
+  void row_groups(llvm::Value* low, llvm::Value* high, bool may_repeat,
+                  const std::function<void(llvm::Value* index, unsigned rows)>& body);
+  void emit_row_pass(NestFrame& group, const NestPass& pass, bool ends);
+  void run_row_reductions(NestFrame& frame, const NestPass& pass);
+  NestFrame row_of(const NestFrame& frame, unsigned row);
+  llvm::Value* total_place(const NestFrame& frame, std::size_t node, unsigned row);
+  void keep_totals(const NestFrame& frame, const NestPass& pass);
+  void load_totals(NestFrame& frame, const NestPass& pass);
 
   Emitter& emitter_;
   NestPlan plan_;
@@ -109,9 +130,13 @@ class NestEmitter {
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
   std::vector<std::int64_t>
-      scratch_at_;  ///< by node: offset of its row in scratch, -1 where it has none
-  std::int64_t scratch_bytes_ = 0;
-  unsigned groups_ = 1;  ///< running values of each reduction
+      scratch_at_;                  ///< by node: offset of its row in scratch, -1 where it has none
+  std::int64_t scratch_bytes_ = 0;  ///< of one row
+  std::vector<std::int64_t> totals_at_;  ///< by node: offset in scratch of a block's results
+  std::int64_t totals_bytes_ = 0;
+  bool row_is_held_ = false;  ///< a row of one vector: values for later passes stay in registers
+  Values held_;               ///< by node
+  unsigned groups_ = 1;       ///< running values of each reduction
 };
 
 }  // namespace rlx::codegen

@@ -50,16 +50,16 @@ std::pair<llvm::Value*, llvm::Value*> emit_bounds(Emitter& emitter, const loop::
 void NestEmitter::emit_passes(NestFrame frame) {
   // Rows may be made without reductions.
   const bool loops = plan_.levels > 0 || nest_.parallel_dims < plan_.rank();
-  if (loops) {
-    if (plan_.vector_is_reduced()) {
-      frame.vectors = frame.lanes = 1;
-      for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
-        enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
-      }
+  const bool across = loops && plan_.vector_is_reduced();
+  if (across) {
+    frame.vectors = frame.lanes = 1;
+    for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
+      enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
     }
-    for (const NestPass& pass : passes(frame)) {
-      if (!pass.reductions.empty()) run_reductions(frame, pass);
-    }
+  }
+  for (const NestPass& pass : passes(frame)) {
+    if (pass.reductions.empty()) continue;
+    across ? run_row_reductions(frame, pass) : run_reductions(frame, pass);
   }
   const NestPass& last = passes(frame).back();
   if (!last.stores.empty()) {
@@ -71,24 +71,24 @@ void NestEmitter::emit_passes(NestFrame frame) {
       emit_points(frame, last, {}, 0);
     }
   }
+  emit_stores_once(frame);
+}
+
+void NestEmitter::emit_stores_once(const NestFrame& frame) {
   if (stores_once_.empty()) return;
   std::vector<PointExpression> points;
   for (unsigned vector = 0; vector < frame.vectors; ++vector) {
-    points.push_back(expression_at(frame, last, vector));
+    points.push_back(expression_at(frame, passes(frame).back(), vector));
   }
   emit_stores(frame, stores_once_, points);
 }
 
-/// The running values lie in `state` by reduction, then group, then value and position. Groups are
-/// the vectors of a round, so that their chains of additions overlap, and one of scalars for a tail
-/// lane by lane.
-void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
-  hoist(frame, pass);
-  const bool across = plan_.vector_is_reduced();
-  const bool scalar_tail = across && !emitter_.machine.masks && plan_.lanes > 1;
-  const unsigned vectors = across ? plan_.unroll : frame.vectors;
+/// The running values of a pass at their start: by reduction, then group, then value and position.
+/// Groups are the vectors of a round, so that their chains of additions overlap, and one of scalars
+/// for a tail lane by lane.
+NestEmitter::Values NestEmitter::start_reductions(const NestPass& pass, unsigned vectors,
+                                                  unsigned lanes, bool scalar_tail) {
   groups_ = vectors + scalar_tail;
-  const unsigned lanes = across ? plan_.lanes : frame.lanes;
   Values state;
   for (const ReductionEmitter& reduction : pass.reductions) {
     for (unsigned group = 0; group < groups_; ++group) {
@@ -97,28 +97,20 @@ void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
       if (partial.position) state.push_back(partial.position);
     }
   }
+  return state;
+}
+
+void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
+  hoist(frame, pass);
+  Values state = start_reductions(pass, frame.vectors, frame.lanes, false);
   state = reduced_loops(nest_.parallel_dims, frame, pass, std::move(state));
   std::size_t next = 0;
   for (const ReductionEmitter& reduction : pass.reductions) {
-    std::vector<Partial> partials;
-    for (unsigned group = 0; group < groups_; ++group) {
+    for (unsigned v = 0; v < frame.vectors; ++v) {
       Partial partial{state[next++], nullptr};
       if (reduction.has_position()) partial.position = state[next++];
-      partials.push_back(partial);
+      frame.known[v][at(reduction.node())] = reduction.result(partial);
     }
-    const std::size_t node = at(reduction.node());
-    if (!across) {
-      for (unsigned v = 0; v < vectors; ++v) frame.known[v][node] = reduction.result(partials[v]);
-      continue;
-    }
-    for (unsigned width = vectors; width > 1; width /= 2) {
-      for (unsigned v = 0; v < width / 2; ++v) {
-        partials[v] = reduction.join(partials[v], partials[v + width / 2]);
-      }
-    }
-    Partial total = reduction.join_lanes(partials[0]);
-    if (scalar_tail) total = reduction.join(total, partials.back());
-    frame.known[0][node] = reduction.result(total);
   }
 }
 
@@ -219,12 +211,31 @@ llvm::Value* NestEmitter::reduced_position(const NestFrame& frame) {
 llvm::Value* NestEmitter::scratch_place(const NestFrame& frame, ScalarId node, unsigned vector) {
   auto& b = emitter_.builder;
   llvm::Type* element = memory_type(emitter_, nest_.nodes[at(node)].dtype);
-  llvm::Value* row = b.CreateConstGEP1_64(b.getInt8Ty(), emitter_.scratch,
-                                          static_cast<std::uint64_t>(scratch_at_[at(node)]));
+  llvm::Value* row =
+      b.CreateConstGEP1_64(b.getInt8Ty(), frame.scratch ? frame.scratch : emitter_.scratch,
+                           static_cast<std::uint64_t>(scratch_at_[at(node)]));
   llvm::Value* slot = reduced_position(frame);
   if (!plan_.vector_is_reduced())
     slot = b.CreateMul(slot, emitter_.i64(plan_.unroll * plan_.lanes));
   return b.CreateGEP(element, row, b.CreateAdd(slot, emitter_.i64(offset_of(frame, vector).along)));
+}
+
+/// Keeps a value for later passes: a row of one vector as it is, others in scratch. Scratch has
+/// room for whole vectors: lanes behind a row's end hold nothing, and a masked store would be
+/// waited for.
+void NestEmitter::keep(const NestFrame& frame, ScalarId node, unsigned vector, llvm::Value* value) {
+  if (row_is_held_) {
+    held_[at(node)] = value;
+    return;
+  }
+  emit_store(emitter_, nest_.nodes[at(node)].dtype, value, scratch_place(frame, node, vector), 1,
+             frame.lanes);
+}
+
+llvm::Value* NestEmitter::load_kept(const NestFrame& frame, ScalarId node, unsigned vector) {
+  if (row_is_held_) return held_[at(node)];
+  return emit_load(emitter_, nest_.nodes[at(node)].dtype, scratch_place(frame, node, vector), 1,
+                   frame.lanes);
 }
 
 /// Gives a point what an earlier one has computed: what is the same on all lanes, or along the
@@ -328,19 +339,14 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
   for (unsigned vector = 0; vector < frame.vectors; ++vector) {
     points.push_back(expression_at(frame, pass, vector));
     for (const ScalarId node : pass.loaded) {
-      points.back().set(
-          node, emit_load(emitter_, nest_.nodes[at(node)].dtype, scratch_place(frame, node, vector),
-                          1, frame.lanes, frame.mask));
+      points.back().set(node, load_kept(frame, node, vector));
     }
   }
   if (plan_.abreast) series_abreast(frame, points, pass);
   for (unsigned vector = 0; vector < frame.vectors; ++vector) {
     share(frame, points, vector, pass);
     PointExpression& here = points[vector];
-    for (const ScalarId node : pass.saved) {
-      emit_store(emitter_, nest_.nodes[at(node)].dtype, here.value(node),
-                 scratch_place(frame, node, vector), 1, frame.lanes, frame.mask);
-    }
+    for (const ScalarId node : pass.saved) keep(frame, node, vector, here.value(node));
     std::size_t slot = 0;
     for (const ReductionEmitter& reduction : pass.reductions) {
       const std::size_t width = reduction.has_position() ? 2 : 1;

@@ -30,6 +30,10 @@ struct NestPlan {
   /// depthwise convolutions).
   unsigned tile = 1;
   unsigned single_unroll = 1;  ///< unroll of points that are in no tile
+  /// Where lanes run along reduced dims: each pass is made for so many rows before the next pass,
+  /// so that the rows' series and sums overlap.
+  std::int64_t row_block = 1;
+  unsigned rows = 1;  ///< rows of a block whose lanes are joined together
   /// Accesses that run along the tile dim: a tile of lanes x lanes elements is read in runs and
   /// turned.
   std::vector<int> turned;
@@ -43,6 +47,7 @@ struct NestPlan {
   int levels = 0;               ///< passes of reductions
 
   int tile_dim() const { return vector_dim - 1; }
+  int row_dim() const { return nest.parallel_dims - 1; }
   bool vector_is_reduced() const { return vector_dim >= nest.parallel_dims; }
   int rank() const { return static_cast<int>(nest.extents.size()); }
   std::int64_t points(int first, int last) const;  ///< product of extents

@@ -144,6 +144,69 @@ Partial ReductionEmitter::join_lanes(Partial partial) const {
   return partial;
 }
 
+/// Half as many lanes of each row of both.
+ReductionEmitter::Shared ReductionEmitter::join_pair(const Shared& x, const Shared& y) const {
+  const unsigned lanes = lanes_of(x.value), half = x.width / 2;
+  // Within 16 bytes the lanes of both go side by side: one cheap shuffle each.
+  const unsigned bits = x.value->getType()->getScalarSizeInBits();
+  const unsigned block = std::min(lanes, std::max(x.width, 128 / bits));
+  Shared joined{nullptr, {}, half};
+  std::vector<int> low, high;
+  for (unsigned begin = 0; begin < lanes; begin += block) {
+    for (unsigned side = 0; side < 2; ++side) {
+      for (unsigned at = begin; at < begin + block; at += x.width) {
+        joined.rows.push_back((side ? y : x).rows[at / x.width]);
+        for (unsigned lane = at; lane < at + half; ++lane) {
+          low.push_back(static_cast<int>(side * lanes + lane));
+          high.push_back(static_cast<int>(side * lanes + lane + half));
+        }
+      }
+    }
+  }
+  auto& b = emitter_->builder;
+  joined.value =
+      emit_combine(*emitter_, kind_, dtype_, b.CreateShuffleVector(x.value, y.value, low),
+                   b.CreateShuffleVector(x.value, y.value, high));
+  return joined;
+}
+
+std::vector<Partial> ReductionEmitter::join_lanes(const std::vector<Partial>& rows) const {
+  const unsigned lanes = lanes_of(rows.front().value);
+  const bool bits = rows.front().value->getType()->getScalarSizeInBits() < 8;
+  std::vector<Partial> totals(rows.size());
+  if (rows.size() == 1 || lanes == 1 || has_position() || bits) {
+    for (std::size_t i = 0; i < rows.size(); ++i) totals[i] = join_lanes(rows[i]);
+    return totals;
+  }
+  std::vector<Shared> shared;
+  for (std::size_t i = 0; i < rows.size(); ++i) shared.push_back({rows[i].value, {i}, lanes});
+  while (shared.size() > 1 && shared.front().width > 1) {
+    std::vector<Shared> pairs;
+    for (std::size_t i = 0; i < shared.size(); i += 2) {
+      pairs.push_back(join_pair(shared[i], shared[i + 1]));
+    }
+    shared = std::move(pairs);
+  }
+  auto& b = emitter_->builder;
+  for (const Shared& all : shared) {
+    llvm::Value* value = all.value;
+    for (unsigned half = all.width / 2; half > 0; half /= 2) {
+      // The other lanes hold nothing from here on.
+      std::vector<int> high(lanes, llvm::PoisonMaskElem);
+      for (unsigned begin = 0; begin < lanes; begin += all.width) {
+        for (unsigned lane = begin; lane < begin + half; ++lane) {
+          high[lane] = static_cast<int>(lane + half);
+        }
+      }
+      value = emit_combine(*emitter_, kind_, dtype_, value, b.CreateShuffleVector(value, high));
+    }
+    for (std::size_t i = 0; i < all.rows.size(); ++i) {
+      totals[all.rows[i]].value = b.CreateExtractElement(value, i * all.width);
+    }
+  }
+  return totals;
+}
+
 llvm::Value* ReductionEmitter::result(const Partial& partial) const {
   return has_position() ? partial.position : partial.value;
 }

@@ -27,10 +27,20 @@ class ReductionEmitter {
   Partial join(const Partial& a, const Partial& b) const;
   /// Over the lanes, in a fixed tree order.
   Partial join_lanes(Partial partial) const;
+  /// The same for several rows, a power of two, with the same result for each: they share vectors
+  /// as soon as half of the lanes are left of each.
+  std::vector<Partial> join_lanes(const std::vector<Partial>& rows) const;
   llvm::Value* result(const Partial& partial) const;
 
  private:
   llvm::Value* wins(llvm::Value* challenger, llvm::Value* holder) const;
+  /// Rows that share a vector: each has so many lanes beside each other.
+  struct Shared {
+    llvm::Value* value;
+    std::vector<std::size_t> rows;  ///< in the order of their lanes
+    unsigned width;                 ///< lanes of one row
+  };
+  Shared join_pair(const Shared& x, const Shared& y) const;
 
   Emitter* emitter_;
   const std::vector<ScalarNode>* nodes_;
