@@ -56,6 +56,8 @@ class NestCost : public NestLines {
   // ---- one access of one vector ----
 
   static constexpr double crowded_store_cycles = 6;
+  /// ns more for a lane whose line L1 has given away.
+  static constexpr double crowded_lane_ns = 0.8;
   static constexpr double index_cycles = 5;
   /// The same of a vector of indices of 64 bits.
   static constexpr double lane_index_cycles = 11;
@@ -86,7 +88,11 @@ class NestCost : public NestLines {
                   (1 - masked);
       body.alu += model_.gather_lane_ns * plan_.lanes * masked * shared;
     } else if (lanes_differ || std::abs(stride) > 1) {
-      body.alu += (model_.gather_lane_ns + far_page_ns(access, dtype)) * plan_.lanes * shared;
+      const double crowded = store || lanes_differ || !plan_.turned.empty()
+                                 ? 0
+                                 : crowded_lane_ns * crowded_share(access, dtype);
+      body.alu +=
+          (model_.gather_lane_ns + far_page_ns(access, dtype) + crowded) * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
       accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : store ? 2 : 1.7);

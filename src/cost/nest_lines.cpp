@@ -52,6 +52,23 @@ bool NestLines::crowds_sets(const loop::Access& access, DType dtype) const {
   return plan_.lanes > ways * sets;
 }
 
+double NestLines::crowded_share(const loop::Access& access, DType dtype) const {
+  constexpr std::int64_t page = 4096;
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const auto stride = [&](int dim) {
+    return std::abs(access.strides[static_cast<std::size_t>(dim)]) * size;
+  };
+  bool comes_again = false;
+  for (int dim = 0; dim < nest_.parallel_dims; ++dim)
+    comes_again |=
+        dim != plan_.vector_dim && extent(dim) > 1 && stride(dim) > 0 && stride(dim) < line_bytes;
+  const std::int64_t apart = stride(plan_.vector_dim);
+  if (!comes_again || apart < line_bytes) return 0;
+  const auto sets = static_cast<double>(page / std::max(std::gcd(apart, page), line_bytes));
+  const double ways = static_cast<double>(model_.cache_bytes[0]) / page;
+  return std::max(0.0, 1 - ways * sets / extent(plan_.vector_dim));
+}
+
 double NestLines::row_step_ns(double unroll) const {
   // What comes next no stream tells; rows whole pages apart fall into the same sets, too.
   constexpr double row_step = 1, page_step = 3;

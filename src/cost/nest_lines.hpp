@@ -24,6 +24,9 @@ class NestLines : public NestView {
   double share_across_lines(std::int64_t bytes) const;
   /// The lines of a turned tile fall into so few sets of L1 that they push each other out.
   bool crowds_sets(const loop::Access& access, DType dtype) const;
+  /// Of the lines that lanes read one by one, and whose next elements the points behind want, those
+  /// that L1 has given away by then because too many fall into its few sets.
+  double crowded_share(const loop::Access& access, DType dtype) const;
   /// ns that a step to the next row of a reduced dim takes, where a pass down the dim reads only
   /// `unroll` vectors of every row.
   double row_step_ns(double unroll) const;

@@ -79,5 +79,29 @@ TEST(CacheCost, WhatIsWrittenComesOnTopOfWhatIsRead) {
   }
 }
 
+/// An image of planes `apart` elements from each other that becomes channels last, with a border:
+/// lanes go from plane to plane.
+loop::Kernel channels_last(std::int64_t channels, std::int64_t side, std::int64_t apart) {
+  loop::Nest nest;
+  nest.extents = {side + 2, side + 2, channels};
+  nest.parallel_dims = 3;
+  nest.accesses = {{0, -side - 1, {side, 1, apart}, {}, {}, 0}};
+  nest.accesses[0].guards = {{-1, side, {1, 0, 0}}, {-1, side, {0, 1, 0}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{1, 0, {(side + 2) * channels, channels, 1}, {}, {}, 0}, 0}};
+  return {{{f32, channels * apart, false}, {f32, (side + 2) * (side + 2) * channels, true}},
+          std::move(nest)};
+}
+
+TEST(CacheCost, LanesWhoseLinesShareAFewSetsOfTheFirstLevelComeFromTheSecond) {
+  const cost::MachineModel model = model_of_zen5();
+  const auto time = [&](std::int64_t channels, std::int64_t apart) {
+    return cost::predict(channels_last(channels, 32, apart), {}, model, 1).ns;
+  };
+  // Planes of 4096 bytes: all lines of 32 channels fall into one set, those of 8 find room in it.
+  EXPECT_GT(time(32, 1024), 1.5 * time(32, 1040));
+  EXPECT_LT(time(8, 1024), 1.2 * time(8, 1040));
+}
+
 }  // namespace
 }  // namespace rlx::plan
