@@ -38,13 +38,24 @@ struct Steps {
 
 class Quantised {
  public:
-  explicit Quantised(const Graph& graph) : graph_(graph), weight_only_(weight_only_nodes(graph)) {}
+  explicit Quantised(const Graph& graph)
+      : graph_(graph), weight_only_(weight_only_nodes(graph)), readers_(graph.nodes().size()) {
+    const auto read = [&](ValueId id, std::int32_t reader) {
+      if (id.node >= 0) readers_[static_cast<std::size_t>(id.node)].push_back(reader);
+    };
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      for (const ValueId id : graph.nodes()[i].inputs) read(id, static_cast<std::int32_t>(i));
+    }
+    for (const GraphOutput& output : graph.outputs()) read(output.value, -1);
+  }
 
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
     const ValueId id{index, 0};
     if (const auto* conv = node.op.as<op::Conv>()) return integer_conv(rewriter, id, node, *conv);
     if (const auto* dot = node.op.as<op::DotGeneral>())
       return integer_dot(rewriter, id, node, *dot);
+    if (const auto* dequantize = node.op.as<op::Dequantize>())
+      return real_again(rewriter, index, node, *dequantize);
     const auto* quantize = node.op.as<op::Quantize>();
     if (!quantize || !is_byte(quantize->dtype) || quantize->block != 0) return false;
     const Steps steps{quantize->dtype, node.inputs[1],
@@ -55,6 +66,7 @@ class Quantised {
     const auto bytes = bytes_of(rewriter, node.inputs[0], steps, 0);
     if (!bytes) return false;
     rewriter.replace(index, Values{*bytes});
+    bytes_[id] = *bytes;
     return true;
   }
 
@@ -209,6 +221,69 @@ class Quantised {
     return std::nullopt;
   }
 
+  // dequantize(cast(y, bytes), s, p) = s (y - p) for whole y in the range of bytes
+  Result<bool> real_again(Rewriter& rewriter, std::int32_t index, const Node& n,
+                          const op::Dequantize& dequantize) {
+    const auto made = bytes_.find(n.inputs[0]);
+    if (made == bytes_.end() || dequantize.block != 0 || n.results[0].dtype != f32 ||
+        graph_.type(n.inputs[1]).elements() != 1 || graph_.type(n.inputs[1]).dtype != f32 ||
+        !stays_in_kernel(index))
+      return false;
+    Graph& graph = rewriter.target();
+    const Node& narrow = graph.node(made->second.id());
+    if (!narrow.op.is<op::Cast>() || !graph.node(narrow.inputs[0]).op.is<op::Clamp>()) return false;
+    Value y = graph.handle(narrow.inputs[0]);
+    if (y.dtype() != f32) return false;
+    if (n.inputs.size() > 2 && n.inputs[2].node >= 0) {
+      const Value zero = scalar(at(rewriter, n.inputs[2]));
+      const auto number = known_integer(graph, zero);
+      if (number != 0.0) y = y - (number ? graph.constant(f32, *number) : cast(zero, f32));
+    }
+    rewriter.replace(index, Values{y * scalar(at(rewriter, n.inputs[1]))});
+    return true;
+  }
+
+  /// Nobody else wants the bytes, and what reads the number that they stand for follows in the
+  /// kernel of the product that they come from: all else that it reads is there before. Anywhere
+  /// else bytes are what should be stored.
+  bool stays_in_kernel(std::int32_t dequantize) {
+    const auto readers = [&](std::int32_t index) -> const std::vector<std::int32_t>& {
+      return readers_[static_cast<std::size_t>(index)];
+    };
+    const ValueId bytes = graph_.nodes()[static_cast<std::size_t>(dequantize)].inputs[0];
+    if (readers(bytes.node).size() != 1) return false;
+    const std::int32_t product = source_of(node(bytes).inputs[0]);
+    return std::ranges::all_of(readers(dequantize), [&](std::int32_t index) {
+      if (index < 0) return false;
+      const Node& reader = graph_.nodes()[static_cast<std::size_t>(index)];
+      if (reader.op.is<op::Quantize>() || reader.op.is<op::Concat>()) return true;
+      return reader.op.info().traits.elementwise &&
+             std::ranges::all_of(reader.inputs,
+                                 [&](ValueId id) { return source_of(id) <= product; });
+    });
+  }
+
+  /// The last node that the value is made of point by point; -1: weights.
+  std::int32_t source_of(ValueId id) {
+    if (id.node < 0 || is_weight(id)) return -1;
+    const auto known = sources_.find(id.node);
+    if (known != sources_.end()) return known->second;
+    const Node& n = node(id);
+    std::int32_t source = id.node;
+    if (n.op.info().traits.elementwise || n.op.is<op::Quantize>() || n.op.is<op::Dequantize>()) {
+      source = -1;
+      for (const ValueId input : n.inputs) source = std::max(source, source_of(input));
+    }
+    return sources_[id.node] = source;
+  }
+
+  static std::optional<double> known_integer(const Graph& graph, const Value& value) {
+    const auto* constant = graph.node(value.id()).op.as<op::Constant>();
+    if (!constant) return std::nullopt;
+    return static_cast<double>(
+        load_datum(constant->value.dtype(), constant->value.data(), 0).integer);
+  }
+
   // ---- bytes again ------------------------------------------------------------------------------
 
   /// quantize(id, steps).
@@ -239,13 +314,11 @@ class Quantised {
     Value low = graph.constant(f32, least);
     if (steps.zero.node >= 0) {
       const Value zero = scalar(at(rewriter, steps.zero));
-      const auto* constant = graph.node(zero.id()).op.as<op::Constant>();
+      const auto number = known_integer(graph, zero);
       Value shift = cast(zero, f32);
-      if (constant) {
-        const auto number = static_cast<double>(
-            load_datum(constant->value.dtype(), constant->value.data(), 0).integer);
-        shift = number == 0 ? Value() : graph.constant(f32, number);
-        if (relu) low = graph.constant(f32, std::max(number, least));
+      if (number) {
+        shift = number == 0.0 ? Value() : graph.constant(f32, *number);
+        if (relu) low = graph.constant(f32, std::max(*number, least));
       } else if (relu) {
         low = max(low, shift);
       }
@@ -301,7 +374,10 @@ class Quantised {
 
   const Graph& graph_;
   const std::vector<bool> weight_only_;
-  std::map<ValueId, Scaled> scaled_;  ///< by value of the source
+  std::vector<std::vector<std::int32_t>> readers_;  ///< by node; -1: an output
+  std::map<ValueId, Scaled> scaled_;                ///< by value of the source
+  std::map<std::int32_t, std::int32_t> sources_;
+  std::map<ValueId, Value> bytes_;  ///< by quantised value of the source: as it is made now
 };
 
 }  // namespace

@@ -170,6 +170,32 @@ TEST(ScalarOps, OpsOnFloats) {
   }
 }
 
+// Registers beside constants take fewer instructions.
+TEST(ScalarOps, BoundsThatAreKnown) {
+  for (const DType dtype : {f32, f64}) {
+    const std::vector<ScalarDatum> values = edges(dtype);
+    const auto n = static_cast<std::int64_t>(values.size());
+    NestBuilder nest({n});
+    const int in = nest.buffer(dtype, n);
+    const ScalarId x = nest.load(in, {1});
+    for (const double bound : {0.0, 255.0, -128.0, static_cast<double>(NAN)}) {
+      const ScalarId known = nest.constant(dtype, bound);
+      for (const ScalarOp op : {ScalarOp::min, ScalarOp::max}) {
+        nest.store(nest.buffer(dtype, n), nest.binary(op, x, known), {1});
+        nest.store(nest.buffer(dtype, n), nest.binary(op, known, x), {1});
+        nest.store(nest.buffer(DType::u8, n), nest.cast(nest.binary(op, x, known), DType::u8), {1});
+        nest.store(nest.buffer(DType::i8, n), nest.cast(nest.binary(op, x, known), DType::i8), {1});
+      }
+    }
+    const loop::Kernel kernel = nest.kernel(1);
+    std::mt19937 random(1);
+    Contents start = random_contents(kernel, random);
+    for (std::int64_t i = 0; i < n; ++i)
+      store_datum(dtype, start[0].data(), i, values[static_cast<std::size_t>(i)]);
+    expect_as_interpreted(kernel, start, 0);
+  }
+}
+
 TEST(ScalarOps, OpsOnIntegers) {
   for (const DType dtype : integer_types) {
     check(nodes_of({ScalarOp::neg, ScalarOp::abs, ScalarOp::sign, ScalarOp::bit_not}, dtype), dtype,

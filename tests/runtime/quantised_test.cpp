@@ -215,6 +215,28 @@ TEST(Quantised, layers_between_quantised_values_differ_by_a_step_at_most) {
   }
 }
 
+// The numbers behind a product are clamped and rounded as bytes would be, whichever operand of the
+// sum is made last and whoever else reads them.
+TEST(Quantised, sums_and_gates_of_products_differ_by_a_step_at_most) {
+  for (const DType dtype : {u8, i8}) {
+    Layers b(dtype, 7);
+    const Value x = b.real(b.graph.input("x", dtype, {1, 16, 9, 7}), 0.02);
+    const Value first = b.around(b.conv(x, {32, 16, 1, 1}, {}), 0.03);
+    const Value second =
+        b.around(b.conv(x, {32, 16, 3, 3}, {.pad_low = {1, 1}, .pad_high = {1, 1}}), 0.04);
+    b.graph.output("sum", b.quantised(relu(first + second), 0.05));
+    const Value early = b.conv(x, {32, 16, 1, 1}, {}), late = b.conv(x, {32, 16, 1, 1}, {});
+    b.graph.output("turned", b.quantised(b.around(late, 0.03) + b.around(early, 0.03), 0.05));
+    const Value gated = b.around(b.conv(x, {32, 16, 1, 1}, {}), 0.03);
+    const Value gate = b.around(sigmoid(gated), 0.01);
+    b.graph.output("gated", b.quantised(gated * gate, 0.03));
+    const Value part = b.around(b.conv(x, {32, 16, 1, 1}, {}), 0.03);
+    b.graph.output("joined",
+                   b.quantised(b.graph.add(op::Concat{1}, Values{part, second})[0], 0.04));
+    EXPECT_LE(largest_difference(b.graph, 4), 2) << name_of(dtype);
+  }
+}
+
 TEST(Quantised, a_matmul_with_its_bias_differs_by_a_step_at_most) {
   Layers b(u8, 6);
   std::mt19937 random(7);

@@ -151,9 +151,23 @@ Value* emit_compare(Emitter& emitter, ScalarOp op, DType dtype, Value* x, Value*
 
 /// min and max. The comparison instruction gives y where either is NaN, so only a NaN in x needs
 /// care.
+/// A constant on all lanes, and no NaN.
+bool is_number(const Value* value) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+  if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return number && !number->getValueAPF().isNaN();
+}
+
 Value* emit_extreme(Emitter& emitter, bool larger, DType dtype, Value* x, Value* y) {
   auto& b = emitter.builder;
   if (is_real(x)) {
+    // Beside a number one instruction does it: where the comparison fails, for NaN too, x stays.
+    if (is_number(x)) std::swap(x, y);
+    if (is_number(y)) {
+      Value* beyond = larger ? b.CreateFCmpOGT(y, x) : b.CreateFCmpOLT(y, x);
+      return b.CreateSelect(beyond, y, x);
+    }
     Value* wins = larger ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
     Value* result = b.CreateSelect(wins, x, y);
     return b.CreateSelect(b.CreateFCmpUNO(x, x), x, result);

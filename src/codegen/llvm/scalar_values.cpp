@@ -104,8 +104,12 @@ llvm::Value* real_to_integer(Emitter& emitter, DType to, llvm::Value* value) {
   const double beyond = std::ldexp(1.0, is_signed ? width - 1 : width);
   const double low = is_signed ? -beyond : 0;
   llvm::Type* result_type = value_type(emitter, to, lanes_of(value));
-  value = b.CreateSelect(b.CreateFCmpUNO(value, value), real(reals, 0), value);
-  value = b.CreateSelect(b.CreateFCmpOLT(value, real(reals, low)), real(reals, low), value);
+  if (is_signed) {
+    value = b.CreateSelect(b.CreateFCmpUNO(value, value), real(reals, 0), value);
+    value = b.CreateSelect(b.CreateFCmpOLT(value, real(reals, low)), real(reals, low), value);
+  } else {
+    value = b.CreateSelect(b.CreateFCmpOGT(value, real(reals, 0)), value, real(reals, 0));
+  }
   if (width < precision) {
     const double high = beyond - 1;
     value = b.CreateSelect(b.CreateFCmpOGT(value, real(reals, high)), real(reals, high), value);
