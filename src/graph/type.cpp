@@ -54,6 +54,7 @@ bool Type::is_static() const {
 
 Dims Type::dims() const {
   Dims result;
+  result.reserve(shape.size());
   for (const Dim& dim : shape) {
     RLX_CHECK(dim.is_static(), "{} has dims that are not bound", text());
     result.push_back(dim.value());

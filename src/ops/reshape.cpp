@@ -47,9 +47,17 @@ void multiply(Product& product, const std::string& text) {
   product.symbols.push_back(Dim(text));
 }
 
+void multiply(Product& product, const Dim& dim) {
+  if (dim.is_static()) {
+    product.overflows |= __builtin_mul_overflow(product.number, dim.value(), &product.number);
+  } else {
+    multiply(product, dim.text());
+  }
+}
+
 Product product_of(const Shape& shape) {
   Product product;
-  for (const Dim& dim : shape) multiply(product, dim.text());
+  for (const Dim& dim : shape) multiply(product, dim);
   return product;
 }
 

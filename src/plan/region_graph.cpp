@@ -2,16 +2,11 @@
 #include "plan/region_graph.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
 namespace {
-
-std::int64_t bytes_of(std::int64_t elements, DType dtype) {
-  return elements * static_cast<std::int64_t>(size_of(dtype));
-}
 
 void add_recomputed(Region& region, const std::vector<std::int32_t>& nodes) {
   std::vector<std::int32_t>& all = region.recomputed;
@@ -29,7 +24,12 @@ RegionGraph::RegionGraph(const FlatGraph& flat, Regions& regions)
       users_(regions.list.size()),
       readers_(flat.graph.nodes().size()),
       outputs_(flat.graph.nodes().size(), false),
-      stamp_(flat.graph.nodes().size(), 0) {
+      stamp_(flat.graph.nodes().size(), 0),
+      profiles_(regions.list.size()) {
+  for (const Node& each : flat.graph.nodes()) {
+    auto& bytes = bytes_.emplace_back();
+    for (const Type& type : each.results) bytes.push_back(type.is_static() ? type.bytes() : 0);
+  }
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
     for (const ValueId id : node(index).inputs) {
@@ -88,18 +88,19 @@ GraphIoProfile RegionGraph::profile(std::span<const std::int32_t> nodes,
   const auto is_inside = [&](std::int32_t index) {
     return stamp_[static_cast<std::size_t>(index)] == inside;
   };
-  std::map<ValueId, std::int64_t> read;
+  std::vector<std::pair<ValueId, std::int64_t>> read;
   std::int64_t traffic = 0, host = 0;
   const auto add_reads = [&](std::int32_t index) {
     for (const ValueId id : node(index).inputs) {
       if (id.node < 0) continue;
       const View& seen = view(id);
       if (is_inside(seen.base.node)) continue;
-      const Type& base = graph().type(seen.base);
-      if (node(seen.base.node).op.is<op::Constant>() && base.elements() == 1) continue;
-      const std::int64_t all = bytes_of(base.elements(), base.dtype);
-      std::int64_t& bytes = read[seen.base];
-      bytes = std::min(all, bytes + bytes_of(seen.elements(), base.dtype));
+      const std::int64_t all = stored_bytes(seen.base);
+      const auto element = static_cast<std::int64_t>(size_of(graph().type(seen.base).dtype));
+      if (all == element && node(seen.base.node).op.is<op::Constant>()) continue;
+      auto known = std::ranges::find(read, seen.base, &std::pair<ValueId, std::int64_t>::first);
+      if (known == read.end()) known = read.insert(known, {seen.base, 0});
+      known->second = std::min(all, known->second + seen.elements() * element);
     }
   };
   for (const std::int32_t index : recomputed) add_reads(index);
@@ -107,9 +108,9 @@ GraphIoProfile RegionGraph::profile(std::span<const std::int32_t> nodes,
     add_reads(index);
     const auto all = readers(index);
     const bool stored = is_output(index) || !std::all_of(all.begin(), all.end(), is_inside);
-    for (const Type& type : node(index).results) {
-      if (stored) traffic += bytes_of(type.elements(), type.dtype);
-      if (is_output(index)) host += bytes_of(type.elements(), type.dtype);
+    for (const std::int64_t bytes : bytes_[static_cast<std::size_t>(index)]) {
+      if (stored) traffic += bytes;
+      if (is_output(index)) host += bytes;
     }
   }
   for (const auto& [base, bytes] : read) traffic += bytes;
@@ -117,10 +118,13 @@ GraphIoProfile RegionGraph::profile(std::span<const std::int32_t> nodes,
 }
 
 GraphIoProfile RegionGraph::profile(std::int32_t index) const {
-  return profile(region(index).nodes, region(index).recomputed);
+  auto& known = profiles_[static_cast<std::size_t>(index)];
+  if (!known) known = profile(region(index).nodes, region(index).recomputed);
+  return *known;
 }
 
 void RegionGraph::merge(std::int32_t from, std::int32_t into) {
+  profiles_[static_cast<std::size_t>(into)].reset();
   Region& gone = edit(from);
   Region& kept = edit(into);
   for (const std::int32_t index : gone.nodes)
@@ -145,6 +149,7 @@ void RegionGraph::merge(std::int32_t from, std::int32_t into) {
 }
 
 void RegionGraph::dissolve(std::int32_t from) {
+  profiles_.assign(profiles_.size(), std::nullopt);  // what the others store may change, too
   const Region gone = region(from);
   for (const std::int32_t user : users(from)) {
     add_recomputed(edit(user), gone.nodes);

@@ -1,6 +1,7 @@
 // Regions while they form: who reads whom, what they move, and merging two into one.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -65,14 +66,19 @@ class RegionGraph {
 
  private:
   void connect(std::int32_t reader_node, std::int32_t region);
+  std::int64_t stored_bytes(ValueId id) const {
+    return bytes_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
 
   const FlatGraph& flat_;
   Regions& regions_;
   std::vector<std::set<std::int32_t>> sources_, users_;
   std::vector<std::vector<std::int32_t>> readers_;
   std::vector<bool> outputs_;
-  mutable std::vector<std::int32_t> stamp_;  ///< by node: the last profile that held it
+  std::vector<std::vector<std::int64_t>> bytes_;  ///< by node: of its results
+  mutable std::vector<std::int32_t> stamp_;       ///< by node: the last profile that held it
   mutable std::int32_t now_ = 0;
+  mutable std::vector<std::optional<GraphIoProfile>> profiles_;  ///< by region, where asked
 };
 
 }  // namespace rlx::plan

@@ -54,19 +54,20 @@ FormChoice::FormChoice(const Backend& backend, int threads, const GivenAnswers& 
       given_(given),
       nearer_(nearer_ns_per_byte(backend, whole)) {}
 
-Result<double> FormChoice::predicted(const Graph& graph, double weight_bytes) {
-  std::string layer = print(graph);
-  auto known = known_.find(layer);
+Result<double> FormChoice::predicted(const Graph& graph, const std::string& name,
+                                     double weight_bytes) {
+  auto known = known_.find(name);
   if (known == known_.end())
-    known = known_.emplace(std::move(layer), backend_.predicted_ns(graph, threads_)).first;
+    known = known_.emplace(name, backend_.predicted_ns(graph, threads_)).first;
   if (!known->second.ok()) return known->second;
   return *known->second - weight_bytes * nearer_;
 }
 
 bool FormChoice::by_points(const Node& node, const Graph& direct, const Graph& points) {
   const double weights = weight_bytes(direct);
-  const Result<double> first = predicted(direct, weights),
-                       second = predicted(points, weights * weights_of_points);
+  const std::string layer = print(direct);
+  const Result<double> first = predicted(direct, layer, weights),
+                       second = predicted(points, layer + "points", weights * weights_of_points);
   if (!first.ok() || !second.ok()) return false;
   FusionQuestion asked{
       .what = fmt::format("write conv ({}) as products of points", points_asked_++),
@@ -98,7 +99,8 @@ void FormChoice::claim_memory() {
 std::size_t FormChoice::of_few_channels(const Node& node,
                                         const std::vector<passes::ConvolutionForm>& forms) {
   const double weights = weight_bytes(forms[0].graph);
-  const Result<double> direct = predicted(forms[0].graph, weights);
+  const std::string layer = print(forms[0].graph);
+  const Result<double> direct = predicted(forms[0].graph, layer, weights);
   if (!direct.ok()) return 0;
   std::size_t best = 0;
   double least = *direct;
@@ -106,7 +108,8 @@ std::size_t FormChoice::of_few_channels(const Node& node,
   std::vector<FusionQuestion> asked(forms.size());
   const int number = few_asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
-    const Result<double> time = predicted(forms[i].graph, weights * forms[i].weights);
+    const Result<double> time =
+        predicted(forms[i].graph, layer + forms[i].what, weights * forms[i].weights);
     if (!time.ok()) continue;
     const double with_gain = *time * least_gain;
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),

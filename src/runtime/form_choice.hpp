@@ -33,8 +33,8 @@ class FormChoice {
 
  private:
   /// ns where weights lie as they will in the whole program. Networks repeat their layers: each
-  /// different one is planned once.
-  Result<double> predicted(const Graph& graph, double weight_bytes);
+  /// different one is planned once. `name`: of the layer and the form that the graph has.
+  Result<double> predicted(const Graph& graph, const std::string& name, double weight_bytes);
 
   const Backend& backend_;
   const int threads_;

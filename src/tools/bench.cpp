@@ -3,13 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "tools/allocation_count.hpp"
 #include "tools/answers.hpp"
+#include "tools/clock.hpp"
 #include "tools/kernel_profile.hpp"
 #include "tools/machine_load.hpp"
 #include "tools/model_input.hpp"
@@ -18,7 +18,6 @@
 namespace rlx::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions : ModelOptions {
@@ -27,10 +26,6 @@ struct BenchOptions : ModelOptions {
   bool profile = false;
   std::string roofline;
 };
-
-double milliseconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
 
 // Runs a program again and again, by slots where its shapes are bound, else by names.
 class Runner {

@@ -3,12 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.hpp"
 #include "tools/answers.hpp"
+#include "tools/clock.hpp"
 #include "tools/explain.hpp"
 #include "tools/model_input.hpp"
 #include "tools/page.hpp"
@@ -36,7 +36,6 @@ std::vector<const void*> slots_of(const CompiledGraph& program, const PreparedMo
 /// Whole runs, and then each kernel apart where the program has one part; the medians. Runs go by
 /// position where they can, so that nothing but the program is measured.
 Status measure(CompiledGraph& program, const PreparedModel& model, Report& report) {
-  using Clock = std::chrono::steady_clock;
   const std::vector<NamedInput> inputs = named_inputs(model);
   const bool whole = program.report().stages == 1;
   RLX_TRY(program.run(inputs));
@@ -55,8 +54,8 @@ Status measure(CompiledGraph& program, const PreparedModel& model, Report& repor
   for (int run = 0; run < 3 || (Clock::now() < end && run < 1'000); ++run) {
     const auto start = Clock::now();
     RLX_TRY(run_once());
-    const std::chrono::duration<double, std::milli> time = Clock::now() - start;
-    if (run > 0) times.push_back(time.count());
+    const double time = milliseconds_since(start);
+    if (run > 0) times.push_back(time);
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());

@@ -3,8 +3,9 @@
 #include "tools/machine_peaks.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "tools/clock.hpp"
 
 #if defined(__x86_64__)
 #define RLX_WIDE_AS(features) __attribute__((target(features)))
@@ -14,8 +15,6 @@
 
 namespace rlx::tools {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int chains = 16;  // cover the latency of multiply-adds on every known core
 constexpr int rounds = 1 << 14;
@@ -83,10 +82,6 @@ Loops widest_loops() {
   return {multiply_adds_16, read_16};
 }
 
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
 }  // namespace
 
 MachinePeaks measure_peaks() {
@@ -96,7 +91,8 @@ MachinePeaks measure_peaks() {
   for (int attempt = 0; attempt < 30; ++attempt) {
     const Clock::time_point start = Clock::now();
     const double operations = loops.multiply_adds(&sink);
-    peaks.flops_per_us = std::max(peaks.flops_per_us, operations / microseconds_since(start));
+    peaks.flops_per_us =
+        std::max(peaks.flops_per_us, operations * 1e-3 / milliseconds_since(start));
   }
   constexpr std::int64_t kib = 1024, mib = 1024 * kib;
   std::vector<std::byte> data(static_cast<std::size_t>(64 * mib), std::byte{0});
@@ -107,7 +103,7 @@ MachinePeaks measure_peaks() {
       const std::int64_t repeats = std::max<std::int64_t>(1, 2 * mib / bytes);
       const Clock::time_point start = Clock::now();
       for (std::int64_t i = 0; i < repeats; ++i) loops.read_all(data.data(), bytes, &sink);
-      const double us = microseconds_since(start);
+      const double us = milliseconds_since(start) * 1e3;
       rate.bytes_per_us = std::max(rate.bytes_per_us, static_cast<double>(bytes * repeats) / us);
     }
     peaks.reads.push_back(rate);

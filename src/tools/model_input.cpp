@@ -2,12 +2,12 @@
 #include "tools/model_input.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iterator>
 
 #include "base/error.hpp"
 #include "rlx/ops.hpp"
+#include "tools/clock.hpp"
 #include "tools/noise.hpp"
 #include "tools/sound_input.hpp"
 
@@ -125,7 +125,9 @@ Status load_with(const ModelFile& file, const DimOptions& dims, const AssumedDim
   model.input_dims = std::move(bound.input_dims);
   model.notes = std::move(bound.notes);
   RLX_TRY(make_up_inputs(file, model, values));
+  const auto begin = Clock::now();
   RLX_ASSIGN(model.graph, file.load({model.input_dims, values}));
+  model.load_ms += milliseconds_since(begin);
   return {};
 }
 
@@ -248,7 +250,7 @@ namespace {
 
 /// A saved program has its dims, code and weights: only its inputs want values.
 Result<PreparedModel> prepare_saved(const ModelOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   if (!options.dims.empty())
     return error(ErrorKind::usage, "A saved program has its dims: --dim cannot change them.");
   PreparedModel model;
@@ -257,8 +259,7 @@ Result<PreparedModel> prepare_saved(const ModelOptions& options) {
   model.saved = std::make_shared<CompiledGraph>(std::move(program));
   for (const IoInfo& input : model.saved->inputs()) model.input_dims[input.name] = input.dims;
   RLX_ASSIGN(const ModelFile file, ModelFile::of_saved(*model.saved));
-  model.load_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  model.load_ms = milliseconds_since(begin);
   RLX_ASSIGN(NamedTensors values, given_values(options, file));
   RLX_TRY(make_up_inputs(file, model, values));
   for (const IoInfo& input : model.saved->inputs())
@@ -270,20 +271,14 @@ Result<PreparedModel> prepare_saved(const ModelOptions& options) {
 
 Result<PreparedModel> prepare_model(const ModelOptions& options) {
   if (is_saved_program(options.model)) return prepare_saved(options);
-  using Clock = std::chrono::steady_clock;
-  const auto milliseconds = [](Clock::duration duration) {
-    return std::chrono::duration<double, std::milli>(duration).count();
-  };
   PreparedModel model;
-  auto begin = Clock::now();
+  const auto begin = Clock::now();
   RLX_ASSIGN(const ModelFile file, ModelFile::open(options.model));
-  model.load_ms = milliseconds(Clock::now() - begin);
+  model.load_ms = milliseconds_since(begin);
   RLX_ASSIGN(NamedTensors values, given_values(options, file));
   std::vector<std::pair<std::string, std::int64_t>> dims;
   for (const std::string& option : options.dims) dims.push_back(split_dim(option));
-  begin = Clock::now();
   RLX_TRY(load_graph(file, dims, model, values));
-  model.load_ms += milliseconds(Clock::now() - begin);
   RLX_TRY(take_inputs(model, values));
   RLX_TRY(fill_params(model, values, options.model));
   return model;

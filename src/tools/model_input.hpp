@@ -74,7 +74,7 @@ struct PreparedModel {
   std::vector<std::pair<std::string, Tensor>> params;  ///< values of params that the graph lacks
   std::map<std::string, Dims> input_dims;
   std::vector<std::string> notes;  ///< what was assumed, as sentences
-  double load_ms = 0;
+  double load_ms = 0;  ///< reading and importing the model; values of inputs are not in it
   std::shared_ptr<CompiledGraph> saved;  ///< where the model is a saved program
 };
 
