@@ -46,15 +46,23 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
 }
 
 void NestEmitter::emit() {
+  // Items that are rows come as many as there are: they are blocks, too.
+  const bool rows = plan_.split_dim == plan_.row_dim() && plan_.split_size == 1;
+  if (plan_.row_block > 1 && rows) return emit_rows(new_frame(), emitter_.begin, emitter_.end);
   emitter_.loop(emitter_.begin, emitter_.end, 1, [&](llvm::Value* item) { emit_item(item); });
 }
 
-void NestEmitter::emit_item(llvm::Value* item) {
-  auto& b = emitter_.builder;
+NestFrame NestEmitter::new_frame() const {
   NestFrame frame;
   frame.index.assign(static_cast<std::size_t>(plan_.rank()), nullptr);
   frame.known.assign(1, Values(nest_.nodes.size(), nullptr));
   frame.addresses.assign(nest_.accesses.size() + nest_.stores.size(), {});
+  return frame;
+}
+
+void NestEmitter::emit_item(llvm::Value* item) {
+  auto& b = emitter_.builder;
+  NestFrame frame = new_frame();
   if (nest_.parallel_dims == 0) return emit_passes(std::move(frame));
 
   auto extent = [&](int dim) { return nest_.extents[static_cast<std::size_t>(dim)]; };

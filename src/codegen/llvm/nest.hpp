@@ -63,6 +63,7 @@ class NestEmitter {
 
   // nest.cpp: loops over parallel dims.
   void emit_item(llvm::Value* item);
+  NestFrame new_frame() const;
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);

@@ -146,6 +146,10 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   const bool reduced = dim >= nest.parallel_dims;
   double row = 1;
   DimSet reduced_dims = 0;
+  // Lanes of several rows are joined together.
+  const auto last_parallel = static_cast<std::size_t>(std::max(nest.parallel_dims - 1, 0));
+  const bool beside = nest.parallel_dims > 0 && nest.extents[last_parallel] >= 4;
+  const double join = beside ? 5 : 12;
   for (std::size_t i = static_cast<std::size_t>(nest.parallel_dims); i < nest.extents.size(); ++i) {
     row *= static_cast<double>(nest.extents[i]);
     reduced_dims |= DimSet{1} << i;
@@ -167,7 +171,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   for (const loop::Store& store : nest.stores) add(store.access, 2);
   for (const ScalarNode& node : nest.nodes) {
     cost += 0.5;
-    if (reduced && node.op == ScalarOp::reduce) cost += 12 / row * lanes;
+    if (reduced && node.op == ScalarOp::reduce) cost += join / row * lanes;
   }
   const double vectors = (extent + lanes - 1) / lanes;
   return cost *
@@ -255,12 +259,13 @@ void choose_turning(NestPlan& plan) {
 }
 
 /// Rows of few vectors wait for their own sums: where that takes longer than their work, passes are
-/// made for blocks of rows.
-void choose_rows(NestPlan& plan) {
+/// made for blocks of rows. With `rows` nothing says how many there will be at once: each is joined
+/// alone.
+void choose_rows(NestPlan& plan, bool rows) {
   const loop::Nest& nest = plan.nest;
   if (!plan.vector_is_reduced() || plan.levels == 0 || nest.parallel_dims == 0) return;
   const std::int64_t there = nest.extents[static_cast<std::size_t>(plan.row_dim())];
-  if (there < 2) return;
+  if (there < 2 || (rows && nest.parallel_dims > 1)) return;
   // Cycles that a pass waits at its end, those of a long operation; instructions in a cycle.
   constexpr double join_cycles = 110, operation_cycles = 90, rate = 2.5;
   constexpr double most_instructions = 512;
@@ -280,7 +285,7 @@ void choose_rows(NestPlan& plan) {
   // The bodies of the loops over a row: rounds, single vectors, the tail.
   const std::int64_t bodies = (vectors >= unroll ? unroll : 0) + (vectors % unroll != 0) + tail;
   const double code = std::max(static_cast<double>(bodies) * instructions, 1.0);
-  const std::int64_t most = std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
+  const std::int64_t most = rows ? 1 : std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
   while (2 * plan.rows <= most && 2 * plan.rows * code <= most_instructions) {
     plan.rows *= 2;
   }
@@ -474,7 +479,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) choose_turning(plan);
-  if (!rows) choose_rows(plan);
+  choose_rows(plan, rows);
   choose_items(plan, rows);
   return plan;
 }

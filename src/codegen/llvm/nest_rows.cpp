@@ -7,7 +7,8 @@
 namespace rlx::codegen {
 
 void NestEmitter::emit_rows(const NestFrame& frame, llvm::Value* low, llvm::Value* high) {
-  if (plan_.split_dim == plan_.row_dim()) return emit_row_block(frame, low, high);
+  const bool is_block = plan_.split_dim == plan_.row_dim() && plan_.split_size == plan_.row_block;
+  if (is_block) return emit_row_block(frame, low, high);
   emitter_.loop(low, high, plan_.row_block, [&](llvm::Value* first) {
     llvm::Value* end = emitter_.builder.CreateAdd(first, emitter_.i64(plan_.row_block));
     end = emitter_.builder.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, high);
