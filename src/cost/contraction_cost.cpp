@@ -42,7 +42,7 @@ class ContractionCost {
     if (!contraction_.row_epilogue.nodes.empty()) {
       KernelWork rows;
       add_nest(rows, contraction_.row_epilogue, buffers_, model_, true);
-      work.compute += rows.compute;
+      work.compute += makes_powers() ? powers_ns() : rows.compute;
       work.overhead += rows.overhead;
       work.flops += rows.flops;
     }
@@ -187,6 +187,31 @@ class ContractionCost {
       return std::clamp((to - from) / extent, 0.0, 1.0);
     }
     return 1;
+  }
+
+  /// The rows become powers and a factor each, for which there is code of its own.
+  bool makes_powers() const {
+    const loop::Nest& nest = contraction_.row_epilogue;
+    const auto has = [&](ScalarOp op, ReduceKind kind) {
+      return std::any_of(nest.nodes.begin(), nest.nodes.end(), [&](const ScalarNode& node) {
+        return node.op == op && (op != ScalarOp::reduce || node.reduce_kind == kind);
+      });
+    };
+    const auto is_local = [&](const loop::Access& access) {
+      return buffers_[static_cast<std::size_t>(access.buffer)].local;
+    };
+    return chained_ && nest.stores.size() == 2 && has(ScalarOp::exp, {}) &&
+           has(ScalarOp::reduce, ReduceKind::max) && has(ScalarOp::reduce, ReduceKind::sum) &&
+           std::all_of(nest.accesses.begin(), nest.accesses.end(), is_local) &&
+           std::all_of(nest.stores.begin(), nest.stores.end(),
+                       [&](const loop::Store& store) { return is_local(store.access); });
+  }
+  /// Their maxima, powers without a test of the largest, and sums: cycles of a register and of a
+  /// row.
+  double powers_ns() const {
+    constexpr double of_register = 9, of_row = 4;
+    const double registers = std::ceil(d(plan_.columns) / model_.machine.lanes(4));
+    return d(plan_.batches) * d(plan_.rows) * (registers * of_register + of_row) * model_.cycle;
   }
 
   /// What the epilogue executes for one register of results.

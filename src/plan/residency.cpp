@@ -254,8 +254,8 @@ class Walk {
 
   /// The first level holds instructions alone; the others share them with the data.
   void take_code(const Step& step) {
-    constexpr double l1_bytes = 32 << 10;
-    constexpr double longer = 2;  // than data, code stays: it is read again while it runs
+    constexpr double l1_bytes = 16 << 10;  // half: a kernel has more lines than run at least once
+    constexpr double longer = 2;           // than data, code stays: it is read again while it runs
     const std::size_t code = codes_.of(step);
     cost::Residency& residency = result_.code[&step] = {};
     const double near = code_order_.distance(code);
