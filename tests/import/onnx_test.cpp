@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "graph/op_info.hpp"
 #include "model_builder.hpp"
@@ -146,6 +147,25 @@ TEST(Onnx, LeavesQuantisedWeightsTheirBytes) {
   const auto y = evaluate_graph(graph, std::vector<Tensor>{x}).value();
   EXPECT_EQ(y[0].as<float>()[0], 6);
   EXPECT_EQ(y[0].as<float>()[1], -5);
+}
+
+// The formulas hold for one point, too, where SciPy's windows are 1.
+TEST(Onnx, MakesWindowsByTheirFormulas) {
+  const std::tuple<const char*, double, double> windows[] = {
+      {"HannWindow", 0, 0.75}, {"HammingWindow", 4.0 / 46, 35.5 / 46}, {"BlackmanWindow", 0, 0.63}};
+  for (const auto& [name, first, third] : windows) {
+    for (const std::int64_t size : {1, 3}) {
+      GraphParts parts;
+      parts.outputs = {value_info("y", onnx_float, {})};
+      parts.initializers = {tensor("size", onnx_int64, {}, raw_integers({size}))};
+      parts.nodes = {node(name, {"size"}, {"y"})};
+      const auto y = evaluate_graph(import(model_message(parts)), std::vector<Tensor>{}).value();
+      ASSERT_EQ(y[0].dims(), (Dims{size})) << name;
+      EXPECT_NEAR(y[0].as<float>().front(), first, 1e-7) << name << size;
+      const float last = y[0].as<float>().back();
+      EXPECT_NEAR(last, size == 3 ? third : first, 1e-7) << name << size;
+    }
+  }
 }
 
 TEST(Onnx, FillsLargeShapesWithoutMaterialising) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "rlx/rlx.hpp"
 #include "rlx/signal.hpp"
@@ -160,6 +161,39 @@ TEST(Scipy, SpectrogramAndPeriodogram) {
   EXPECT_ANSWER(x, periodogram, periodogram(value, 50));
   EXPECT_ANSWER(x, periodogram_linear,
                 periodogram(first_of(value, 31), 50, Detrend::linear, SpectrumScaling::spectrum));
+}
+
+// Bins that are real have the angle 0 or pi, never -pi, and steps of just pi are no jumps
+// (numpy.unwrap).
+TEST(Scipy, AnglesOfRealBins) {
+  for (const DType dtype : {f32, f64}) {
+    for (const bool onesided : {true, false}) {
+      Graph graph;
+      const Value x = cast(graph.input("x", f32, {12}), dtype);
+      const WelchOptions options{.window = Window::boxcar,
+                                 .length = 4,
+                                 .overlap = 0,
+                                 .detrend = Detrend::none,
+                                 .onesided = onesided};
+      graph.output("angle", cast(spectrogram(x, options, SpectrogramMode::angle), f32));
+      graph.output("phase", cast(spectrogram(x, options, SpectrogramMode::phase), f32));
+      CompiledGraph program = Session(Device::cpu).compile(graph).value();
+      // Segments that are even, with the bins -1 2 -3 2, 3 0 -1 0 and 0 0 0 0.
+      const std::vector<float> values{0, 0.5f, -2, 0.5f, 0.5f, 1, 0.5f, 1, 0, 0, 0, 0};
+      const Outputs outputs = program.run({{"x", values}}).value();
+      constexpr float pi = std::numbers::pi_v<float>;
+      const float expected[4][3] = {{pi, 0, 0}, {0, 0, 0}, {pi, pi, 0}, {0, 0, 0}};
+      for (const char* const mode : {"angle", "phase"}) {
+        const auto got = outputs[mode].as<float>();
+        ASSERT_EQ(got.size(), onesided ? 9U : 12U);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          // The size of a bin that is zero says nothing of its angle.
+          if (expected[i / 3][i % 3] == 0 && i % 3 > 0) continue;
+          EXPECT_FLOAT_EQ(got[i], expected[i / 3][i % 3]) << mode << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Scipy, SpectrogramModes) {

@@ -132,28 +132,26 @@ void put_window(NodeContext& c, std::int64_t size, const std::vector<double>& va
   c.set(constant_of(c, c.element_type("output_datatype", f32), {size}, values));
 }
 
-void named_window(NodeContext& c, Window kind) {
+/// a0 - a1 cos(t) + a2 cos(2 t) of t = 2 pi n / N; N is the size, or one less for symmetric
+/// windows. SciPy and rlx::window have other numbers for Hamming's window, and 1 for windows of one
+/// point.
+void cosine_window(NodeContext& c, double a0, double a1, double a2) {
   const std::int64_t size = window_size(c);
-  if (size == 0) return put_window(c, 0, {});
-  const Tensor points = window(kind, size, c.flag("periodic", true));
-  put_window(c, size, {points.as<double>().begin(), points.as<double>().end()});
-}
-
-void hann_window(NodeContext& c) { named_window(c, Window::hann); }
-void blackman_window(NodeContext& c) { named_window(c, Window::blackman); }
-
-// 25/46 - 21/46 cos(2 pi n / N), where SciPy and rlx::window have 0.54 and 0.46; N is the size, or
-// one less for symmetric windows.
-void hamming_window(NodeContext& c) {
-  const std::int64_t size = window_size(c);
-  const double period = static_cast<double>(c.flag("periodic", true) ? size : size - 1);
+  const bool is_periodic = c.flag("periodic", true);
+  const double period = static_cast<double>(is_periodic ? size : size - 1);
   std::vector<double> values;
   for (std::int64_t n = 0; n < size; ++n) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(n) / period;
-    values.push_back(size == 1 ? 1 : (25 - 21 * std::cos(angle)) / 46);
+    const double t = 2 * std::numbers::pi * static_cast<double>(n) / period;
+    // The symmetric window of one point divides by zero.
+    const bool is_point = size == 1 && !is_periodic;
+    values.push_back(is_point ? 1 : a0 - a1 * std::cos(t) + a2 * std::cos(2 * t));
   }
   put_window(c, size, values);
 }
+
+void hann_window(NodeContext& c) { cosine_window(c, 0.5, 0.5, 0); }
+void hamming_window(NodeContext& c) { cosine_window(c, 25.0 / 46, 21.0 / 46, 0); }
+void blackman_window(NodeContext& c) { cosine_window(c, 0.42, 0.5, 0.08); }
 
 double real_operand(NodeContext& c, int input) {
   const auto numbers = c.known_reals(c.in(input));
