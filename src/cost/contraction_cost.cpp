@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/llvm/contraction_plan.hpp"
 #include "cost/kernel_work.hpp"
 
 namespace rlx::cost {
@@ -12,9 +11,9 @@ namespace {
 class ContractionCost {
  public:
   ContractionCost(const loop::Contraction& contraction, std::span<const loop::Buffer> buffers,
-                  const MachineModel& model, bool chained)
+                  const MachineModel& model, const codegen::ChainPlan* chain)
       : contraction_(contraction),
-        chained_(chained),
+        chain_(chain),
         buffers_(buffers),
         model_(model),
         a_dtype_(buffers[static_cast<std::size_t>(contraction.a_buffer)].dtype),
@@ -29,23 +28,18 @@ class ContractionCost {
     const double batches = d(plan_.batches), column_blocks = d(plan_.column_blocks);
     const double tall = d(plan_.row_blocks - plan_.short_blocks);
     const double calls = batches * column_blocks;
+    const double whole_calls = chain_ ? batches * whole_column_blocks() : calls;
     double block_ns =
         d(plan_.short_blocks) * block(plan_.one_height ? plan_.block_rows + 1 : plan_.block_rows);
     if (tall > 0) block_ns += tall * block(plan_.block_rows + 1);
-    work.compute += calls * block_ns * taps_inside();
+    work.compute += whole_calls * block_ns * taps_inside();
     work.compute += border_ns() * calls;
     work.compute += epilogue_ns();
     work.overhead += calls * d(plan_.row_blocks) * block_overhead() + work.items * model_.item;
     work.compute -= calls * d(plan_.row_blocks) * hidden_ns();
     add_panels(work);
     work.flops += 2 * batches * d(plan_.rows) * d(plan_.columns) * d(plan_.depth);
-    if (!contraction_.row_epilogue.nodes.empty()) {
-      KernelWork rows;
-      add_nest(rows, contraction_.row_epilogue, buffers_, model_, true);
-      work.compute += makes_powers() ? powers_ns() : rows.compute;
-      work.overhead += rows.overhead;
-      work.flops += rows.flops;
-    }
+    if (!contraction_.row_epilogue.nodes.empty()) add_row_epilogue(work);
     add_streams(work);
     work.b_share = taps_inside();
     // B arrives while the first block of rows is made, A while the first block of columns is.
@@ -61,8 +55,51 @@ class ContractionCost {
   }
 
  private:
+  void add_row_epilogue(KernelWork& work) const {
+    KernelWork rows;
+    add_nest(rows, contraction_.row_epilogue, buffers_, model_, true);
+    work.flops += rows.flops;
+    const std::int64_t count = plan_.batches * plan_.rows;
+    const auto softmax = chain_ ? codegen::find_softmax_rows(contraction_.row_epilogue, buffers_,
+                                                             model_.machine, count)
+                                : std::nullopt;
+    if (!softmax) {
+      work.compute += rows.compute;
+      work.overhead += rows.overhead;
+      return;
+    }
+    // Powers of what is at most 0, the search for the next row's maximum beside them.
+    constexpr double share_of_exp = 0.9, row_cycles = 10;
+    const double vectors = std::ceil(d(softmax->columns) / d(model_.machine.lanes(4)));
+    const double row =
+        vectors * share_of_exp * model_.op(ScalarOp::exp) + row_cycles * model_.cycle;
+    work.compute += d(count) * row;
+  }
+
+  /// Column blocks, where the last one may compute fewer registers.
+  double whole_column_blocks() const {
+    const double narrow = d(codegen::last_vectors(plan_)) / plan_.vectors;
+    return d(plan_.column_blocks) - 1 + std::max(narrow, d(plan_.block_rows) * narrow / 8);
+  }
+
+  /// The register blocks of a chain's items, as if they were those of one contraction.
+  codegen::ContractionPlan chained_plan(const loop::Contraction& contraction) const {
+    codegen::ContractionPlan plan =
+        codegen::plan_stage(contraction, buffers_, codegen::PlanMachine(model_.machine));
+    const codegen::RowCut cut = codegen::cut_rows(chain_->group_rows, codegen::block_height(plan));
+    plan.block_rows = cut.height - (cut.short_blocks > 0 ? 1 : 0);
+    plan.row_groups = chain_->groups;
+    plan.row_blocks = std::max<std::int64_t>(
+        1, plan.rows * (cut.tall_blocks + cut.short_blocks) / chain_->group_rows);
+    plan.short_blocks = plan.row_blocks;
+    if (cut.short_blocks > 0)
+      plan.short_blocks = plan.row_blocks * cut.short_blocks / (cut.tall_blocks + cut.short_blocks);
+    return plan;
+  }
+
   /// Segments that copy lines of their own count as batches.
   codegen::ContractionPlan plan_of(const loop::Contraction& contraction) const {
+    if (chain_) return chained_plan(contraction);
     codegen::ContractionPlan plan = codegen::plan_contraction(contraction, a_dtype_, b_dtype_,
                                                               codegen::PlanMachine(model_.machine));
     if (plan.line.segments > 0) plan.batches *= plan.line.segments;
@@ -189,31 +226,6 @@ class ContractionCost {
     return 1;
   }
 
-  /// The rows become powers and a factor each, for which there is code of its own.
-  bool makes_powers() const {
-    const loop::Nest& nest = contraction_.row_epilogue;
-    const auto has = [&](ScalarOp op, ReduceKind kind) {
-      return std::any_of(nest.nodes.begin(), nest.nodes.end(), [&](const ScalarNode& node) {
-        return node.op == op && (op != ScalarOp::reduce || node.reduce_kind == kind);
-      });
-    };
-    const auto is_local = [&](const loop::Access& access) {
-      return buffers_[static_cast<std::size_t>(access.buffer)].local;
-    };
-    return chained_ && nest.stores.size() == 2 && has(ScalarOp::exp, {}) &&
-           has(ScalarOp::reduce, ReduceKind::max) && has(ScalarOp::reduce, ReduceKind::sum) &&
-           std::all_of(nest.accesses.begin(), nest.accesses.end(), is_local) &&
-           std::all_of(nest.stores.begin(), nest.stores.end(),
-                       [&](const loop::Store& store) { return is_local(store.access); });
-  }
-  /// Their maxima, powers without a test of the largest, and sums: cycles of a register and of a
-  /// row.
-  double powers_ns() const {
-    constexpr double of_register = 9, of_row = 4;
-    const double registers = std::ceil(d(plan_.columns) / model_.machine.lanes(4));
-    return d(plan_.batches) * d(plan_.rows) * (registers * of_register + of_row) * model_.cycle;
-  }
-
   /// What the epilogue executes for one register of results.
   struct Epilogue {
     double alu = 0, loads = 0, stores = 0;
@@ -320,8 +332,9 @@ class ContractionCost {
   void add_panels(KernelWork& work) const {
     if (plan_.column_source != codegen::ColumnSource::scratch) return;
     const double elements = d(plan_.depth) * d(plan_.block_columns) * d(plan_.column_blocks);
-    const double times =
-        d(plan_.batches) * (plan_.whole_rows && !chained_ ? d(plan_.row_groups) : 1);
+    const bool again =
+        chain_ ? !codegen::keeps_panels(plan_, contraction_.accumulator) : plan_.whole_rows;
+    const double times = d(plan_.batches) * (again ? d(plan_.row_groups) : 1);
     const bool contiguous = contraction_.b_n_stride == 1 || contraction_.b_packed;
     const double per_vector =
         contiguous ? 2 * model_.cycle : model_.gather_lane_ns * plan_.lanes / 2;
@@ -335,7 +348,7 @@ class ContractionCost {
         d(plan_.depth) * d(plan_.block_columns) * static_cast<double>(size_of(b_dtype_));
     const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
     const double batches = d(plan_.batches);
-    const bool by_rows = !chained_ && (plan_.whole_rows || plan_.rows_outermost);
+    const bool by_rows = chain_ || plan_.whole_rows || plan_.rows_outermost;
     const double groups = by_rows ? d(plan_.row_groups) : 1;
     // The panel comes back for every row block, unless it stays in L1.
     const double again =
@@ -354,7 +367,7 @@ class ContractionCost {
   }
 
   const loop::Contraction& contraction_;
-  const bool chained_;  ///< a stage of a chain: panels stay for all rows of a batch
+  const codegen::ChainPlan* const chain_;  ///< of the chain that it is a stage of, or null
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
   const DType a_dtype_, b_dtype_;
@@ -382,13 +395,13 @@ bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
 
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
                      std::span<const loop::Buffer> buffers, const MachineModel& model,
-                     bool chained) {
+                     const codegen::ChainPlan* chain) {
   const auto& k = contraction.k_extents;
   if (std::find(k.begin(), k.end(), 0) != k.end()) {
     // Rows that are made without products.
     return add_nest(work, contraction.row_epilogue, buffers, model, true);
   }
-  ContractionCost(contraction, buffers, model, chained).add_to(work);
+  ContractionCost(contraction, buffers, model, chain).add_to(work);
 }
 
 }  // namespace rlx::cost

@@ -165,9 +165,11 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     work.crossing += traffic.crossing;
     work.first = traffic.first;
   } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
-    add_contraction(work, chain->second, kernel.buffers, model);
-    add_contraction(work, chain->first, kernel.buffers, model,
-                    true);  // last: its rows are the items
+    const codegen::ChainPlan plan =
+        codegen::plan_chain(*chain, kernel.buffers, codegen::PlanMachine(model.machine));
+    add_contraction(work, chain->second, kernel.buffers, model, &plan);
+    add_contraction(work, chain->first, kernel.buffers, model, &plan);
+    work.items = static_cast<double>(plan.items());
     add_traffic(work, kernel, residencies, model);
   } else {
     // R comes in one piece, too.

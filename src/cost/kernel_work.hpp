@@ -1,6 +1,7 @@
 // The parts of predicting a kernel: by kind of kernel, and what all kinds share.
 #pragma once
 
+#include "codegen/llvm/chain_plan.hpp"
 #include "cost/kernel_cost.hpp"
 
 namespace rlx::cost {
@@ -43,7 +44,7 @@ void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Bu
               const MachineModel& model, bool rows);
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,
                      std::span<const loop::Buffer> buffers, const MachineModel& model,
-                     bool chained = false);
+                     const codegen::ChainPlan* chain = nullptr);
 void add_recurrence(KernelWork& work, const loop::Recurrence& recurrence,
                     const MachineModel& model);
 

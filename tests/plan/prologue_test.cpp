@@ -52,6 +52,16 @@ TEST(Prologue, scaled_rows_of_every_size) {
   }
 }
 
+TEST(Prologue, rows_of_weights_that_are_asked_for_ahead) {
+  for (const std::int64_t rows : {16, 49}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {rows, 512});
+    const Value scaled = relu(x * graph.constant(noise({512}, 1)) + graph.constant(f32, 0.5));
+    graph.output("y", matmul(scaled, graph.constant(noise({512, 200}, 2))));
+    rows_within(graph);
+  }
+}
+
 TEST(Prologue, normalised_rows_of_batches) {
   Graph graph;
   const Value x = graph.input("x", f32, {2, 31, 48});

@@ -150,59 +150,7 @@ class SoftmaxEmitter {
   llvm::Type* type_;
 };
 
-/// The nodes one after the other, each of which must be what softmax has there.
-class SoftmaxFinder {
- public:
-  explicit SoftmaxFinder(const std::vector<ScalarNode>& nodes) : nodes_(nodes) {}
-
-  bool find() {
-    if (nodes_.size() != 6) return false;
-    for (const ScalarNode& node : nodes_) {
-      if (node.dtype != DType::f32) return false;
-    }
-    return is(0, ScalarOp::load, -1) && reduces(1, ReduceKind::max, 0) &&
-           is(2, ScalarOp::sub, 0, 1) && is(3, ScalarOp::exp, 2) &&
-           reduces(4, ReduceKind::sum, 3) && is(5, ScalarOp::reciprocal, 4);
-  }
-
- private:
-  bool is(std::size_t id, ScalarOp op, ScalarId a, ScalarId b = -1) const {
-    return nodes_[id].op == op && nodes_[id].a == a && nodes_[id].b == b;
-  }
-  bool reduces(std::size_t id, ReduceKind kind, ScalarId a) const {
-    return is(id, ScalarOp::reduce, a) && nodes_[id].reduce_kind == kind;
-  }
-
-  const std::vector<ScalarNode>& nodes_;
-};
-
 }  // namespace
-
-std::optional<SoftmaxRows> find_softmax_rows(const Emitter& emitter, const loop::Nest& nest,
-                                             std::int64_t rows) {
-  constexpr ScalarId power = 3, factor = 5;
-  const std::size_t rank = nest.extents.size();
-  if (!SoftmaxFinder(nest.nodes).find() || nest.accesses.size() != 1 || nest.stores.size() != 2 ||
-      nest.parallel_dims + 1 != static_cast<std::int32_t>(rank))
-    return std::nullopt;
-  const bool powers_first = nest.stores[0].node == power;
-  const loop::Store& powers = nest.stores[powers_first ? 0 : 1];
-  const loop::Store& factors = nest.stores[powers_first ? 1 : 0];
-  const loop::Access& read = nest.accesses[0];
-  if (powers.node != power || factors.node != factor || powers.access != read ||
-      !read.guards.empty() || !read.indirect.empty() || !factors.access.guards.empty() ||
-      !factors.access.indirect.empty() || read.strides.back() != 1)
-    return std::nullopt;
-  const auto& buffers = emitter.kernel.buffers;
-  const loop::Buffer &values = buffers[read.buffer], &numbers = buffers[factors.access.buffer];
-  const bool floats = values.dtype == DType::f32 && numbers.dtype == DType::f32;
-  if (!floats || !values.local || !numbers.local || numbers.elements != rows) return std::nullopt;
-  SoftmaxRows found{read.buffer,           factors.access.buffer,  read.offset,
-                    factors.access.offset, values.elements / rows, nest.extents.back()};
-  const std::int64_t lanes = emitter.machine.lanes(element_bytes);
-  if ((found.columns + lanes - 1) / lanes * lanes > found.row_elements) return std::nullopt;
-  return found;
-}
 
 RowEpilogue emit_softmax_rows(Emitter& emitter, const SoftmaxRows& softmax) {
   llvm::Type* pointer = emitter.builder.getPtrTy();

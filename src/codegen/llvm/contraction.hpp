@@ -40,6 +40,8 @@ struct ContractionContext {
     if (plan.unit > 1) return DType::i32;
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
   }
+  /// Rows of that local buffer have room for whole blocks of columns.
+  bool pads(const loop::Access& access) const;
   /// The epilogue is short enough to be computed on the accumulators in their registers, without
   /// the way through the tile.
   bool register_epilogue() const;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "codegen/llvm/attention_softmax.hpp"
+#include "codegen/llvm/chain_plan.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -24,28 +25,9 @@ std::int64_t product(const Integers& extents) {
   return result;
 }
 
-/// Whether the rows of a B lie in so many pages that nothing fetches them ahead, and are read by so
-/// many row blocks that a copy pays.
-bool has_far_rows(const ContractionPlan& plan, DType b_dtype) {
-  constexpr std::int64_t least_depth = 256, least_bytes = 512, least_blocks = 16;
-  const std::int64_t apart = plan.k.back().b * static_cast<std::int64_t>(size_of(b_dtype));
-  return plan.column_source == ColumnSource::in_place && plan.k.size() == 1 &&
-         plan.depth >= least_depth && apart >= least_bytes && plan.row_blocks >= least_blocks;
-}
-
-void read_from_panels(ContractionPlan& plan) {
-  plan.column_source = ColumnSource::scratch;
-  plan.k.back().column = plan.k_open.back().column = plan.block_columns;
-}
-
-ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body) {
-  const auto& buffers = emitter.kernel.buffers;
-  ContractionPlan plan =
-      plan_contraction(body, buffers[body.a_buffer].dtype, buffers[body.b_buffer].dtype,
-                       PlanMachine(emitter.machine));
-  // Groups are cut into register blocks here: no block computes a row of the next one.
-  plan.one_height = false;
-  if (has_far_rows(plan, buffers[body.b_buffer].dtype)) read_from_panels(plan);
+/// The plan of the last column block, of which only the first registers may hold columns.
+ContractionPlan narrow_plan(ContractionPlan plan) {
+  plan.vectors = last_vectors(plan);
   return plan;
 }
 
@@ -53,16 +35,16 @@ ContractionPlan stage_plan(const Emitter& emitter, const loop::Contraction& body
 struct Stage {
   Stage(Emitter& emitter, const loop::Contraction& body)
       : contraction(body),
-        plan(stage_plan(emitter, body)),
+        plan(plan_stage(body, emitter.kernel.buffers, PlanMachine(emitter.machine))),
+        narrow(narrow_plan(plan)),
         context{emitter, contraction, plan},
-        height(plan.block_rows + (plan.short_blocks < plan.row_blocks ? 1 : 0)) {}
+        narrow_context{emitter, contraction, narrow} {}
   Stage(const Stage&) = delete;
 
   const loop::Contraction& contraction;
-  const ContractionPlan plan;
-  const ContractionContext context;
-  std::int64_t height;           ///< rows of a register block
-  std::set<std::int64_t> rests;  ///< rows that the register blocks may leave over
+  ContractionPlan plan, narrow;
+  const ContractionContext context, narrow_context;
+  std::map<std::int64_t, RowCut> cuts;                             ///< by rows of an item
   std::map<std::pair<int, std::int64_t>, llvm::Function*> blocks;  ///< by tail and height
   llvm::Function* copy = nullptr;      ///< of a column block of B into a panel
   llvm::Function* epilogue = nullptr;  ///< null where it runs in registers
@@ -71,10 +53,18 @@ struct Stage {
   bool all_panels = false;
   Value *a = nullptr, *b = nullptr;
 
-  std::int64_t panel_bytes() const {
-    return align_up(plan.block_columns * plan.panel_steps *
-                    static_cast<std::int64_t>(size_of(contraction.accumulator)));
+  /// The last column block has code of its own: there is less to read, or less to compute.
+  bool has_tail() const {
+    return plan.tail() &&
+           (plan.column_source == ColumnSource::in_place || narrow.vectors < plan.vectors);
   }
+  bool asks() const { return plan.asking_blocks > 0; }
+  std::int64_t height() const {
+    std::int64_t most = 1;
+    for (const auto& [rows, cut] : cuts) most = std::max(most, cut.height);
+    return most;
+  }
+  std::int64_t panel_bytes() const { return codegen::panel_bytes(plan, contraction.accumulator); }
 };
 
 bool has_products(const loop::Contraction& c) { return product(c.k_extents) > 0; }
@@ -129,45 +119,33 @@ class ChainEmitter {
     return list;
   }
 
-  /// Rows of a work item: few enough that they stay in the cache and that sixteen workers have
-  /// work, enough that walking over B for each group does not matter.
   void choose_group() {
-    constexpr std::int64_t cached_bytes = 128 * 1024, wanted_items = 32, least_rows = 24;
-    std::int64_t bytes = 0;
-    for (const std::int32_t buffer : local_buffers()) bytes += row_bytes(buffer);
-    std::int64_t unit = 1;
-    for (const Stage* stage : stages_) unit = std::max(unit, stage->height);
-    const std::int64_t groups = (wanted_items + second_.plan.batches - 1) / second_.plan.batches;
-    std::int64_t rows = std::max(rows_ / groups, least_rows);
-    rows =
-        std::min(rows, std::max<std::int64_t>(cached_bytes / std::max<std::int64_t>(bytes, 1), 1));
-    rows = std::max<std::int64_t>((rows + unit / 2) / unit, 1) * unit;
-    groups_ = std::max<std::int64_t>((rows_ + rows / 2) / rows, 1);
-    group_rows_ = std::min(rows_, ((rows_ + groups_ - 1) / groups_ + unit - 1) / unit * unit);
-    groups_ = (rows_ + group_rows_ - 1) / group_rows_;
-    const std::int64_t last = rows_ - (groups_ - 1) * group_rows_;
+    const ChainPlan cut =
+        plan_chain(emitter_.kernel.buffers, first_ ? &first_->plan : nullptr, second_.plan);
+    group_rows_ = cut.group_rows;
+    groups_ = cut.groups;
     for (Stage* stage : stages_) {
-      stage->height = std::min(stage->height, group_rows_);
-      for (const std::int64_t rows_here : {group_rows_, last}) {
-        if (rows_here % stage->height != 0) stage->rests.insert(rows_here % stage->height);
-      }
+      const std::int64_t most = block_height(stage->plan);
+      for (const std::int64_t rows : {group_rows_, cut.last_rows()})
+        stage->cuts[rows] = cut_rows(rows, most);
+      share_asking(stage->plan, group_rows_);
+      share_asking(stage->narrow, group_rows_);
     }
   }
 
   /// [buffers' addresses][tile][panels of each stage][row epilogue's own][rows]
   void lay_out_scratch() {
-    constexpr std::int64_t most_panel_bytes = 512 * 1024;
     scratch_bytes_ = align_up(static_cast<std::int64_t>(emitter_.kernel.buffers.size()) * 8);
     tile_at_ = scratch_bytes_;
     std::int64_t tile_bytes = 0;
     for (const Stage* stage : stages_) {
       const auto bytes = static_cast<std::int64_t>(size_of(stage->contraction.accumulator));
-      tile_bytes = std::max(tile_bytes, stage->height * stage->plan.block_columns * bytes);
+      tile_bytes = std::max(tile_bytes, stage->height() * stage->plan.block_columns * bytes);
     }
     scratch_bytes_ += align_up(tile_bytes);
     for (Stage* stage : stages_) {
       if (stage->plan.column_source != ColumnSource::scratch) continue;
-      stage->all_panels = stage->panel_bytes() * stage->plan.column_blocks <= most_panel_bytes;
+      stage->all_panels = keeps_panels(stage->plan, stage->contraction.accumulator);
       stage->source_at = scratch_bytes_;
       stage->panels_at = scratch_bytes_ + 64;
       scratch_bytes_ = stage->panels_at +
@@ -181,13 +159,18 @@ class ChainEmitter {
 
   void emit_parts(Stage& stage) {
     const ContractionPlan& plan = stage.plan;
-    const bool tails = plan.column_source == ColumnSource::in_place && plan.tail();
-    std::set<std::int64_t> heights = stage.rests;
-    heights.insert(stage.height);
-    for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
-      if (tails && plan.column_blocks == 1 && tail == 0) continue;
-      for (const std::int64_t height : heights) {
-        stage.blocks[{tail, height}] = emit_row_block(stage.context, height, tail == 1);
+    std::set<std::int64_t> heights;
+    for (const auto& [rows, cut] : stage.cuts) {
+      if (cut.tall_blocks > 0) heights.insert(cut.height);
+      if (cut.short_blocks > 0) heights.insert(cut.height - 1);
+    }
+    const bool in_place = plan.column_source == ColumnSource::in_place;
+    for (const std::int64_t height : heights) {
+      if (!stage.has_tail() || plan.column_blocks > 1)
+        stage.blocks[{0, height}] = emit_row_block(stage.context, height, false, stage.asks());
+      if (stage.has_tail()) {
+        stage.blocks[{1, height}] =
+            emit_row_block(stage.narrow_context, height, in_place, stage.asks());
       }
     }
     if (plan.column_source == ColumnSource::scratch) stage.copy = emit_panel_copy(stage.context);
@@ -196,7 +179,8 @@ class ChainEmitter {
 
   Result<RowEpilogue> make_row_epilogue() {
     const std::int64_t rows = second_.plan.batches * rows_;
-    if (const auto softmax = find_softmax_rows(emitter_, before_, rows))
+    if (const auto softmax =
+            find_softmax_rows(before_, emitter_.kernel.buffers, emitter_.machine, rows))
       return emit_softmax_rows(emitter_, *softmax);
     return emit_row_epilogue(emitter_, before_, rows);
   }
@@ -265,32 +249,57 @@ class ChainEmitter {
     Value* a = bytes_at(stage.a, sums[0]);
     Value* b = bytes_at(stage.b, sums[1]);
     if (stage.all_panels) emit_all_panels(stage, b);
-    Value* height = builder_.getInt64(stage.height);
-    Value* whole = scaled(builder_.CreateUDiv(count, height), stage.height);
     emitter_.loop(
         emitter_.i64(0), emitter_.i64(stage.plan.column_blocks), 1, [&](Value* column_block) {
           Value* column = scaled(column_block, stage.plan.block_columns);
           Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns), column);
           Value* columns = emit_columns(stage, b, column_block, left);
-          const auto block = [&](Value* offset, std::int64_t rows) {
-            emit_block(stage, rows, {a, columns, batch, builder_.CreateAdd(first_row, offset)},
-                       column, left);
-          };
-          emitter_.loop(emitter_.i64(0), whole, stage.height,
-                        [&](Value* offset) { block(offset, stage.height); });
-          for (const std::int64_t rest : stage.rests) {
-            Value* here =
-                builder_.CreateICmpEQ(builder_.CreateSub(count, whole), builder_.getInt64(rest));
-            emitter_.when(here, [&] { block(whole, rest); });
+          for (const auto& [rows, cut] : stage.cuts) {
+            const auto blocks = [&] {
+              emit_row_blocks(stage, cut, {a, columns, batch, first_row}, column, left);
+            };
+            if (stage.cuts.size() == 1) {
+              blocks();
+            } else {
+              emitter_.when(builder_.CreateICmpEQ(count, builder_.getInt64(rows)), blocks);
+            }
           }
         });
   }
 
+  /// All rows of an item, `place` as of its first one.
+  void emit_row_blocks(const Stage& stage, const RowCut& cut, const Values& place, Value* column,
+                       Value* left) {
+    const auto blocks = [&](std::int64_t first, std::int64_t count, std::int64_t skipped,
+                            std::int64_t height) {
+      emitter_.loop(emitter_.i64(first), emitter_.i64(first + count), 1, [&](Value* block) {
+        Values at = place;
+        Value* row = builder_.CreateSub(scaled(block, height), builder_.getInt64(skipped));
+        at[3] = builder_.CreateAdd(place[3], row);
+        emit_block(stage, height, at, block, column, left);
+      });
+    };
+    blocks(0, cut.tall_blocks, 0, cut.height);
+    // Short ones have less than that many rows before them.
+    blocks(cut.tall_blocks, cut.short_blocks, -cut.tall_blocks, cut.height - 1);
+  }
+
+  /// Where a row block's part of the next panel begins. Later blocks ask for what is there.
+  Value* asked_from(const Stage& stage, Value* columns, Value* block) {
+    const std::int64_t part = stage.plan.panel_steps * stage.plan.asked_bytes;
+    Value* offset = builder_.CreateAdd(scaled(block, part),
+                                       builder_.getInt64(stage.context.packed_panel_bytes()));
+    Value* asking = builder_.CreateICmpULT(block, builder_.getInt64(stage.plan.asking_blocks));
+    return bytes_at(columns, builder_.CreateSelect(asking, offset, builder_.getInt64(0)));
+  }
+
   /// `place`: a, columns, batch, row.
-  void emit_block(const Stage& stage, std::int64_t rows, Values place, Value* column, Value* left) {
+  void emit_block(const Stage& stage, std::int64_t rows, const Values& place, Value* block,
+                  Value* column, Value* left) {
     Value* tile = bytes_at(emitter_.scratch, tile_at_);
     Values arguments = place;
     arguments.insert(arguments.end(), {stage.epilogue ? tile : buffers_, emitter_.scratch, left});
+    if (stage.asks()) arguments.push_back(asked_from(stage, place[1], block));
     const auto call = [&](int tail) {
       builder_.CreateCall(stage.blocks.at({tail, rows}), arguments);
     };

@@ -2,6 +2,8 @@
 // time, one or two registers of columns at a time; or over accumulators still in their registers.
 #include "codegen/llvm/contraction.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -39,9 +41,22 @@ bool wide_type(DType dtype) {
 
 }  // namespace
 
+bool ContractionContext::pads(const loop::Access& access) const {
+  const loop::Buffer& buffer = emitter.kernel.buffers[access.buffer];
+  return buffer.local && access.offset == 0 &&
+         buffer.elements >= plan.batches * plan.rows * plan.column_blocks * plan.block_columns;
+}
+
 bool ContractionContext::register_epilogue() const {
   constexpr std::size_t most_operations = 6;
-  if (contraction.stores.empty() || (plan.tail() && !emitter.machine.masks)) return false;
+  if (contraction.stores.empty()) return false;
+  if (plan.tail() && !emitter.machine.masks) {
+    // Masked loads cost little, masked stores much; rows with room for all of a block need none.
+    constexpr unsigned least_bytes = 32;
+    const bool room = std::all_of(contraction.stores.begin(), contraction.stores.end(),
+                                  [&](const loop::Store& store) { return pads(store.access); });
+    if (!room || emitter.machine.vector_bytes < least_bytes) return false;
+  }
   std::size_t operations = 0;
   for (const ScalarNode& node : contraction.nodes) {
     const bool rounds = node.op == ScalarOp::cast && node.dtype == DType::bf16;
@@ -284,7 +299,14 @@ class RegisterEpilogue {
       expression.set_addresses({places.data(), loads});
       expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
       for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
-        expression.store(contraction.stores[i], places[loads + i]);
+        const loop::Store& store = contraction.stores[i];
+        if (!masks_[v] || !context_.pads(store.access)) {
+          expression.store(store, places[loads + i]);
+          continue;
+        }
+        const DType dtype = emitter_.kernel.buffers[store.access.buffer].dtype;
+        emit_store(emitter_, dtype, splat(emitter_, expression.value(store.node), plan_.lanes),
+                   places[loads + i].pointer, 1, plan_.lanes);
       }
     }
   }

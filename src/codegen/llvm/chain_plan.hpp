@@ -1,0 +1,66 @@
+// How the rows of a chain are cut into work items and register blocks, and where its contractions
+// find their columns. Plain data: no LLVM here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "codegen/llvm/contraction_plan.hpp"
+
+namespace rlx::codegen {
+
+/// Rows of an item as register blocks: tall ones, then others with a row less.
+struct RowCut {
+  std::int64_t height = 1, tall_blocks = 0, short_blocks = 0;
+};
+RowCut cut_rows(std::int64_t rows, std::int64_t most);
+
+/// Work items of a chain: so many rows each, the last of each batch what is left.
+struct ChainPlan {
+  std::int64_t batches = 1, rows = 1;
+  std::int64_t group_rows = 1, groups = 1;
+
+  std::int64_t items() const { return batches * groups; }
+  std::int64_t last_rows() const { return rows - (groups - 1) * group_rows; }
+};
+
+/// The plan of a contraction that is part of a chain; it must be at least 1 everywhere.
+ContractionPlan plan_stage(const loop::Contraction& contraction,
+                           std::span<const loop::Buffer> buffers, const PlanMachine& machine);
+
+/// The panel of a column block of a B that is copied; whether the panels of all of them stay until
+/// a worker's next item has another B.
+std::int64_t panel_bytes(const ContractionPlan& stage, DType accumulator);
+bool keeps_panels(const ContractionPlan& stage, DType accumulator);
+
+/// Registers that the last column block needs.
+unsigned last_vectors(const ContractionPlan& stage);
+
+/// The most rows of a register block.
+std::int64_t block_height(const ContractionPlan& stage);
+
+/// The blocks of an item of so many rows ask for the panel behind theirs, if anybody does.
+void share_asking(ContractionPlan& stage, std::int64_t rows);
+
+ChainPlan plan_chain(const loop::Chain& chain, std::span<const loop::Buffer> buffers,
+                     const PlanMachine& machine);
+/// The same with the stages' plans; `first`: null where the first contraction multiplies nothing.
+ChainPlan plan_chain(std::span<const loop::Buffer> buffers, const ContractionPlan* first,
+                     const ContractionPlan& second);
+
+/// exp(x - max) over whole rows, in place, and 1 / sum of them by row.
+struct SoftmaxRows {
+  std::int32_t rows_buffer = -1, factors_buffer = -1;  ///< both local, f32
+  std::int64_t rows_offset = 0, factors_offset = 0;    ///< elements
+  std::int64_t row_elements = 0;                       ///< from row to row
+  std::int64_t columns = 0;
+};
+
+/// The nest as such rows, where it is nothing else and a row's last register lies within the row.
+/// `rows`: how many there are in all.
+std::optional<SoftmaxRows> find_softmax_rows(const loop::Nest& nest,
+                                             std::span<const loop::Buffer> buffers,
+                                             const Machine& machine, std::int64_t rows);
+
+}  // namespace rlx::codegen
