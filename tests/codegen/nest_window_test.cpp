@@ -171,6 +171,20 @@ TEST(NestWindow, LongWindowsHaveWideTiles) {
   expect_right(square(17, 16, 9, 1), Kind::two_sums);
 }
 
+// The lines that a row of windows reads are more than L2 keeps.
+TEST(NestWindow, WideImagesGoByPiecesOfTheirChannels) {
+  for (const std::int64_t channels : {1120, 1133}) {
+    expect_right({.size = {3, 17},
+                  .kernel = {7, 7},
+                  .stride = {1, 1},
+                  .dilation = {1, 1},
+                  .pad = {3, 3},
+                  .images = 2,
+                  .channels = channels},
+                 Kind::depthwise);
+  }
+}
+
 TEST(NestWindow, OneAndThreeSpatialDims) {
   expect_right({.size = {300},
                 .kernel = {9},

@@ -321,7 +321,7 @@ Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool row
   NestPlan plan = plan_nest(nest, emitter.machine, rows);
   if (!rows) {
     const std::vector<NestPass> passes = make_passes(emitter, plan);
-    if (const auto window = plan_window(plan, passes, emitter.machine)) {
+    if (const auto window = plan_window(plan, passes, emitter.kernel.buffers, emitter.machine)) {
       return emit_window(emitter, plan, passes, *window);
     }
   }

@@ -110,7 +110,10 @@ class WindowEmitter {
     for (const int dim : window_.row_dims) extents.push_back(nest_.extents[at(dim)]);
     extents.push_back(window_.column_items);
     extents.push_back(window_.block_items);
-    const Values coordinates = emit_coordinates(emitter_, item, extents);
+    if (window_.pieces_outermost) std::rotate(extents.begin(), extents.end() - 1, extents.end());
+    Values coordinates = emit_coordinates(emitter_, item, extents);
+    if (window_.pieces_outermost)
+      std::rotate(coordinates.begin(), coordinates.begin() + 1, coordinates.end());
     Values pointers = bases();
     for (std::size_t i = 0; i < window_.row_dims.size(); ++i) {
       index_[at(window_.row_dims[i])] = coordinates[i];

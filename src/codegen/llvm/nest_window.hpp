@@ -23,6 +23,8 @@ struct WindowPlan {
   std::int64_t blocks = 1;  ///< of `vectors` registers, across the channels
   std::int64_t tiles_per_item = 1, column_items = 1;
   std::int64_t blocks_per_item = 1, block_items = 1;
+  /// Items walk over all rows with one piece of the channels before the next one.
+  bool pieces_outermost = false;
   std::int64_t rows = 1;
 
   std::int64_t items() const { return rows * column_items * block_items; }
@@ -31,6 +33,7 @@ struct WindowPlan {
 /// The plan where the nest is of that kind: one level of reductions with everything stored once,
 /// guards that cut the window at borders and nothing else.
 std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<NestPass>& passes,
+                                      std::span<const loop::Buffer> buffers,
                                       const Machine& machine);
 
 /// Emits the whole body.

@@ -131,6 +131,33 @@ std::int64_t item_size(std::int64_t units, std::int64_t others, std::int64_t uni
   return std::min(units, std::max(least, (units + wanted - 1) / wanted));
 }
 
+/// Bytes of the image that the points of one row read.
+std::int64_t window_bytes(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                          const WindowPlan& window) {
+  std::int64_t most = 0;
+  for (const loop::Access& access : plan.nest.accesses) {
+    const auto size = static_cast<std::int64_t>(size_of(buffers[at(access.buffer)].dtype));
+    std::int64_t bytes = plan.nest.extents[at(window.column_dim)] *
+                         std::abs(access.strides[at(window.column_dim)]) * size;
+    for (const int dim : window.loop_dims)
+      bytes *= access.strides[at(dim)] != 0 ? plan.nest.extents[at(dim)] : 1;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+/// Channels in pieces where L2 could not keep the lines of an image from one row to the next.
+void choose_pieces(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                   WindowPlan& window) {
+  constexpr std::int64_t kept_bytes = 512 * 1024, piece_bytes = 128 * 1024;
+  const std::int64_t bytes = window_bytes(plan, buffers, window);
+  if (bytes <= kept_bytes) return;
+  const std::int64_t pieces = std::min((bytes + piece_bytes - 1) / piece_bytes, window.blocks);
+  window.blocks_per_item = (window.blocks + pieces - 1) / pieces;
+  window.block_items = (window.blocks + window.blocks_per_item - 1) / window.blocks_per_item;
+  window.pieces_outermost = window.block_items > 1;
+}
+
 /// Rows first; where they are few, tiles and then channels are shared out, too.
 void choose_items(const NestPlan& plan, WindowPlan& window) {
   const std::int64_t taps = plan.points(plan.nest.parallel_dims, plan.rank());
@@ -145,6 +172,7 @@ void choose_items(const NestPlan& plan, WindowPlan& window) {
 }  // namespace
 
 std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<NestPass>& passes,
+                                      std::span<const loop::Buffer> buffers,
                                       const Machine& machine) {
   if (!suits(plan, passes)) return std::nullopt;
   WindowPlan window;
@@ -161,6 +189,7 @@ std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<Ne
     window.rows *= plan.nest.extents[at(dim)];
   }
   choose_items(plan, window);
+  choose_pieces(plan, buffers, window);
   return window;
 }
 
