@@ -149,6 +149,19 @@ TEST(ContractionChain, rows_of_one_very_small_number_are_even) {
   expect_as_interpreted(kernel, 2e-5);
 }
 
+TEST(ContractionChain, large_matrices_are_added_to_scores) {
+  for (const std::int64_t shared : {1, 4}) {
+    const Attention shape{
+        .heads = 4, .shared = shared, .queries = 150, .keys = 130, .gap = 14, .factors = true};
+    loop::Kernel kernel = attention(shape);
+    const std::int64_t head = shape.queries * shape.keys;
+    kernel.buffers[3].elements = shape.heads * head;
+    std::get<loop::Chain>(kernel.body).first.accesses[0].strides = {0, shape.heads / shared * head,
+                                                                    head, shape.keys, 1};
+    expect_as_interpreted(kernel, 2e-5);
+  }
+}
+
 TEST(ContractionChain, narrow_operands_are_widened_in_panels) {
   for (const DType dtype : {f16, bf16}) {
     expect_as_interpreted(

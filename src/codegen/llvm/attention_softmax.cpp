@@ -16,12 +16,21 @@ constexpr std::int64_t element_bytes = 4;
 /// 2^t for t at most 0, within 2e-7; nothing below 2^-125.
 Real power_of_two(Real t) {
   auto& b = t.builder();
-  const Real shifted = t + 0x1.8p23;
-  const Real r = t - (shifted - 0x1.8p23);
-  const Real p =
-      polynomial(r, {1.0, 0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647285});
-  // The low bits of `shifted` are the whole number.
-  const Real power = t.from_bits(b.CreateAdd(p.bits(), b.CreateShl(shifted.bits(), 23)));
+  const auto polynomial_of = [](Real r) {
+    return polynomial(r,
+                      {1.0, 0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647285});
+  };
+  Real power = t;
+  if (t.emitter->machine.masks && lanes_of(t.value) * element_bytes == 64) {
+    // AVX-512 rounds and scales in an instruction each.
+    const Real n{t.emitter, b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, t.value)};
+    power = scale(polynomial_of(t - n), Rounded{n, nullptr});
+  } else {
+    const Real shifted = t + 0x1.8p23;
+    const Real p = polynomial_of(t - (shifted - 0x1.8p23));
+    // The low bits of `shifted` are the whole number.
+    power = t.from_bits(b.CreateAdd(p.bits(), b.CreateShl(shifted.bits(), 23)));
+  }
   return select(t < -125.0, 0.0, power);
 }
 

@@ -249,8 +249,10 @@ class ChainEmitter {
     Value* a = bytes_at(stage.a, sums[0]);
     Value* b = bytes_at(stage.b, sums[1]);
     if (stage.all_panels) emit_all_panels(stage, b);
+    const std::vector<NextRows> next = next_rows(stage, batch, first_row);
     emitter_.loop(
         emitter_.i64(0), emitter_.i64(stage.plan.column_blocks), 1, [&](Value* column_block) {
+          for (const NextRows& rows : next) ask_for(rows, column_block);
           Value* column = scaled(column_block, stage.plan.block_columns);
           Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns), column);
           Value* columns = emit_columns(stage, b, column_block, left);
@@ -265,6 +267,52 @@ class ChainEmitter {
             }
           }
         });
+  }
+
+  /// What the epilogue will add to the next item's scores, in memory.
+  struct NextRows {
+    Value* first;
+    std::int64_t lines;  ///< of the cache, asked for beside each column block
+  };
+
+  /// A large matrix that scores are added to is read a line of each row at a time, which nothing
+  /// fetches ahead.
+  std::vector<NextRows> next_rows(const Stage& stage, Value* batch, Value* first_row) {
+    constexpr std::int64_t least_bytes = 256 * 1024, most_item_bytes = 128 * 1024, line = 64;
+    const loop::Contraction& c = stage.contraction;
+    const auto m_begin = static_cast<std::ptrdiff_t>(c.batch_extents.size());
+    std::vector<NextRows> next;
+    for (const loop::Access& access : c.accesses) {
+      const loop::Buffer& buffer = emitter_.kernel.buffers[access.buffer];
+      const std::int64_t bytes = buffer_bytes(access.buffer);
+      const Integers m_strides(access.strides.begin() + m_begin, access.strides.end() - 1);
+      const std::vector<AddressDim> m = merge_dims(c.m_extents, {m_strides});
+      if (buffer.local || !access.guards.empty() || !access.indirect.empty() ||
+          access.strides.back() != 1 || m.size() != 1 || buffer.elements * bytes < least_bytes)
+        continue;
+      const std::int64_t row = m[0].guards[0] * bytes, item = row * group_rows_;
+      if (row <= 0 || row > 2 * c.n * bytes || item > most_item_bytes) continue;
+      Integers steps(access.strides.begin(), access.strides.begin() + m_begin);
+      for (std::int64_t& step : steps) step *= bytes;
+      Value* offset = emit_linear_sums(emitter_, batch, c.batch_extents, {steps},
+                                       {access.offset * bytes + item})[0];
+      offset = builder_.CreateAdd(offset, scaled(first_row, row));
+      const std::int64_t blocks = stage.plan.column_blocks * line;
+      next.push_back(
+          {bytes_at(emitter_.buffers[access.buffer], offset), (item + blocks - 1) / blocks});
+    }
+    return next;
+  }
+
+  void ask_for(const NextRows& rows, Value* column_block) {
+    constexpr std::int64_t line = 64;
+    Value* first = bytes_at(rows.first, scaled(column_block, rows.lines * line));
+    emitter_.loop(emitter_.i64(0), emitter_.i64(rows.lines * line), line, [&](Value* at) {
+      constexpr unsigned read = 0, second_level = 2, data = 1;
+      builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {first->getType()},
+                               {bytes_at(first, at), builder_.getInt32(read),
+                                builder_.getInt32(second_level), builder_.getInt32(data)});
+    });
   }
 
   /// All rows of an item, `place` as of its first one.
