@@ -149,8 +149,6 @@ Value* emit_compare(Emitter& emitter, ScalarOp op, DType dtype, Value* x, Value*
   }
 }
 
-/// min and max. The comparison instruction gives y where either is NaN, so only a NaN in x needs
-/// care.
 /// A constant on all lanes, and no NaN.
 bool is_number(const Value* value) {
   const auto* constant = llvm::dyn_cast<llvm::Constant>(value);
@@ -159,6 +157,8 @@ bool is_number(const Value* value) {
   return number && !number->getValueAPF().isNaN();
 }
 
+/// min and max. The comparison instruction gives y where either is NaN, so only a NaN in x needs
+/// care.
 Value* emit_extreme(Emitter& emitter, bool larger, DType dtype, Value* x, Value* y) {
   auto& b = emitter.builder;
   if (is_real(x)) {
