@@ -258,46 +258,6 @@ void choose_turning(NestPlan& plan) {
   if (plan.turned.empty()) plan.tile = 1;
 }
 
-/// Rows of few vectors wait for their own sums: where that takes longer than their work, passes are
-/// made for blocks of rows. With `rows` nothing says how many there will be at once: each is joined
-/// alone.
-void choose_rows(NestPlan& plan, bool rows) {
-  const loop::Nest& nest = plan.nest;
-  if (!plan.vector_is_reduced() || plan.levels == 0 || nest.parallel_dims == 0) return;
-  const std::int64_t there = nest.extents[static_cast<std::size_t>(plan.row_dim())];
-  if (there < 2 || (rows && nest.parallel_dims > 1)) return;
-  // Cycles that a pass waits at its end, those of a long operation; instructions in a cycle.
-  constexpr double join_cycles = 110, operation_cycles = 90, rate = 2.5;
-  constexpr double most_instructions = 512;
-  constexpr std::int64_t points_of_block = 2048;
-  double instructions = 0, wait = join_cycles * (plan.levels + 1);
-  for (std::size_t i = 0; i < nest.nodes.size(); ++i) {
-    const int cost = cost_of(nest.nodes[i]);
-    if (cost > 1) wait += std::min(2.25 * cost, operation_cycles);
-    if (plan.node_dims[i] & plan.reduced_dims()) instructions += cost + 1;
-  }
-  const auto lanes = static_cast<std::int64_t>(plan.lanes);
-  const std::int64_t extent = nest.extents[static_cast<std::size_t>(plan.vector_dim)];
-  const std::int64_t vectors = extent / lanes, unroll = plan.unroll, tail = extent % lanes != 0;
-  const std::int64_t outer = plan.points(nest.parallel_dims, plan.vector_dim);
-  const std::int64_t row = outer * std::max<std::int64_t>(vectors + tail, 1);
-  if (instructions / rate * static_cast<double>(row) >= wait) return;
-  // The bodies of the loops over a row: rounds, single vectors, the tail.
-  const std::int64_t bodies = (vectors >= unroll ? unroll : 0) + (vectors % unroll != 0) + tail;
-  const double code = std::max(static_cast<double>(bodies) * instructions, 1.0);
-  const std::int64_t most = rows ? 1 : std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
-  while (2 * plan.rows <= most && 2 * plan.rows * code <= most_instructions) {
-    plan.rows *= 2;
-  }
-  const std::int64_t group = plan.rows;
-  const std::int64_t fitting = points_of_block / std::max<std::int64_t>(outer * extent, 1);
-  auto rest = [&] { return there % plan.row_block; };
-  plan.row_block = std::max<std::int64_t>((fitting + group - 1) / group, 1) * group;
-  // A block at the end holds a whole group.
-  while (plan.row_block < there && rest() != 0 && rest() < group) plan.row_block += group;
-  plan.row_block = std::min(plan.row_block, there);
-}
-
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
 /// them; with `rows` each point of the parallel dims.
 void choose_items(NestPlan& plan, bool rows) {
@@ -384,6 +344,8 @@ int cost_of(const ScalarNode& node) {
   }
 }
 
+bool is_series(const ScalarNode& node) { return cost_of(node) >= cost_of({.op = ScalarOp::exp}); }
+
 std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores) {
   std::vector<bool> needed(nest.nodes.size());
   auto need = [&](ScalarId node) {
@@ -404,7 +366,7 @@ std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> sto
     if (node.op == ScalarOp::load)
       need_indices(nest.accesses[static_cast<std::size_t>(node.index)]);
     for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
-    if (cost_of(node) >= cost_of({.op = ScalarOp::exp})) series.push_back(static_cast<ScalarId>(i));
+    if (is_series(node)) series.push_back(static_cast<ScalarId>(i));
   }
   std::reverse(series.begin(), series.end());
   return series;
@@ -471,15 +433,14 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   }
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
   const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 8));
-  std::vector<int> stores(plan.nest.stores.size());
-  std::iota(stores.begin(), stores.end(), 0);
-  plan.abreast = plan.levels == 0 && series_of(plan.nest, stores).size() > 1;
+  const auto series = std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series);
+  plan.abreast = plan.levels == 0 && series > 1;
   unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
   if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) choose_turning(plan);
-  choose_rows(plan, rows);
+  plan_rows(plan, rows);
   choose_items(plan, rows);
   return plan;
 }

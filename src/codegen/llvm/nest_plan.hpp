@@ -58,6 +58,9 @@ struct NestPlan {
 /// along the last dim.
 NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows = false);
 
+/// Decides on `row_block` and `rows`; a step of plan_nest.
+void plan_rows(NestPlan& plan, bool rows);
+
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);
 
@@ -67,8 +70,10 @@ std::vector<DimSet> node_dims_of(const loop::Nest& nest);
 /// Rough cost of one operation in instructions.
 int cost_of(const ScalarNode& node);
 
-/// Nodes that these stores need, in order, and that are computed by series of dependent operations
-/// (exp, tanh, ...).
+/// Whether it is computed by a series of dependent operations (exp, tanh, ...).
+bool is_series(const ScalarNode& node);
+
+/// Series that these stores need, in order.
 std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores);
 
 }  // namespace rlx::codegen
