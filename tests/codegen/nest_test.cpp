@@ -65,6 +65,25 @@ TEST(Nest, TurnsTiles) {
   }
 }
 
+/// Borders around an image that becomes channels last: tiles are turned under their guards.
+TEST(Nest, TurnsTilesWithBorders) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    for (const std::int64_t side : {3, 14, 16, 33}) {
+      for (const std::int64_t channels : {5, 16, 40}) {
+        NestBuilder nest({side + 3, side + 2, channels});
+        const int in = nest.buffer(dtype, side * side * channels);
+        const int out = nest.buffer(dtype, (side + 3) * (side + 2) * channels);
+        loop::Access access{
+            .buffer = in, .offset = -2 * side - 1, .strides = {side, 1, side * side}, .fill = 0.5};
+        access.guards = {{.offset = -2, .extent = side, .coefficients = {1, 0, 0}},
+                         {.offset = -1, .extent = side, .coefficients = {0, 1, 0}}};
+        nest.store(out, nest.load(access), {(side + 2) * channels, channels, 1});
+        expect_as_interpreted(nest.kernel(3), 0, static_cast<unsigned>(side));
+      }
+    }
+  }
+}
+
 TEST(Nest, ReversesRows) {
   NestBuilder nest({5, 37});
   const int in = nest.buffer(f32, 5 * 37), out = nest.buffer(f32, 5 * 37);

@@ -95,6 +95,7 @@ class NestEmitter {
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
   Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
+  llvm::Value* turned_mask(const NestFrame& frame, const loop::Access& a, llvm::Value*& pointer);
   void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
   void share(const NestFrame& frame, std::vector<PointExpression>& points, std::size_t vector,
              const NestPass& pass) const;

@@ -262,6 +262,38 @@ void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& po
   }
 }
 
+/// Which points of a square tile the access's guards let it read, <lanes x i1> along the tile dim;
+/// null: all. Where none does, `pointer` becomes one that is safe to read from.
+llvm::Value* NestEmitter::turned_mask(const NestFrame& frame, const loop::Access& a,
+                                      llvm::Value*& pointer) {
+  auto& b = emitter_.builder;
+  llvm::Value* mask = nullptr;
+  for (const loop::Guard& guard : a.guards) {
+    llvm::Value* position = emitter_.i64(guard.offset);
+    for (std::size_t dim = 0; dim < guard.coefficients.size(); ++dim) {
+      const std::int64_t step = guard.coefficients[dim];
+      if (step == 0) continue;
+      position = b.CreateAdd(position, b.CreateMul(frame.index[dim], emitter_.i64(step)));
+    }
+    const std::int64_t along = guard.coefficients[static_cast<std::size_t>(plan_.tile_dim())];
+    if (along != 0) {
+      llvm::Value* steps = splat(emitter_, emitter_.i64(along), frame.lanes);
+      position = b.CreateAdd(splat(emitter_, position, frame.lanes),
+                             b.CreateMul(lane_numbers(emitter_, frame.lanes), steps));
+    }
+    llvm::Value* extent = splat(emitter_, emitter_.i64(guard.extent), lanes_of(position));
+    llvm::Value* holds = b.CreateICmpULT(position, extent);
+    if (along == 0) {
+      // A masked read far outside of the buffer is harmless, but slow.
+      llvm::Value* start = emitter_.buffers[static_cast<std::size_t>(a.buffer)];
+      pointer = b.CreateSelect(holds, pointer, start);
+    }
+    holds = splat(emitter_, holds, frame.lanes);
+    mask = mask ? b.CreateAnd(mask, holds) : holds;
+  }
+  return mask;
+}
+
 /// Reads a square tile in runs along the tile dim and exchanges ever wider blocks between pairs of
 /// rows, which turns it into runs along the vector dim.
 void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpression>& points,
@@ -275,10 +307,12 @@ void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpressio
   llvm::Value* along = frame.index[static_cast<std::size_t>(plan_.vector_dim)];
   llvm::Value* corner = b.CreateGEP(element, frame.addresses[number].pointer,
                                     b.CreateMul(along, emitter_.i64(stride)));
+  llvm::Value* mask = turned_mask(frame, a, corner);
+  llvm::Constant* fill = constant_of(emitter_, dtype, 1, a.fill, static_cast<std::int64_t>(a.fill));
   Values rows;
   for (unsigned lane = 0; lane < frame.lanes; ++lane) {
     llvm::Value* run = b.CreateGEP(element, corner, emitter_.i64(stride * lane));
-    rows.push_back(emit_load(emitter_, dtype, run, 1, frame.lanes));
+    rows.push_back(emit_load(emitter_, dtype, run, 1, frame.lanes, mask, mask ? fill : nullptr));
   }
   const int lanes = static_cast<int>(frame.lanes);
   for (int width = 1; width < lanes; width *= 2) {

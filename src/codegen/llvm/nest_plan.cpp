@@ -228,7 +228,7 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
 
 /// Elementwise nests that read along one dim and write along another: the first becomes the tile
 /// dim.
-void choose_turning(NestPlan& plan) {
+void choose_turning(NestPlan& plan, const Machine& machine) {
   loop::Nest& nest = plan.nest;
   if (plan.levels > 0 || plan.vector_dim == 0 || plan.vector_dim >= nest.parallel_dims) return;
   if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > 12) return;
@@ -250,7 +250,12 @@ void choose_turning(NestPlan& plan) {
   const auto tile_dim = static_cast<std::size_t>(plan.tile_dim());
   for (std::size_t i = 0; i < nest.accesses.size(); ++i) {
     const loop::Access& access = nest.accesses[i];
-    const bool plain = access.guards.empty() && access.indirect.empty();
+    // Runs along the tile dim share their guards, where no guard tells lanes apart.
+    const bool shares =
+        std::all_of(access.guards.begin(), access.guards.end(), [&](const loop::Guard& guard) {
+          return machine.masks && guard.coefficients[vector_dim] == 0;
+        });
+    const bool plain = shares && access.indirect.empty();
     if (plain && access.strides[tile_dim] == 1 && std::abs(access.strides[vector_dim]) > 1) {
       plan.turned.push_back(static_cast<int>(i));
     }
@@ -439,7 +444,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
-  if (!rows) choose_turning(plan);
+  if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);
   choose_items(plan, rows);
   return plan;
