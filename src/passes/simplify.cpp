@@ -1,4 +1,6 @@
 // Algebraic identities, each under its equation.
+#include <algorithm>
+
 #include "graph/elementwise_eval.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
@@ -32,6 +34,34 @@ std::optional<double> uniform(const Graph& graph, ValueId id) {
                                            : static_cast<double>(datum.integer);
 }
 
+/// Bytes as f32, less a zero point that is a byte too, in any order and with zeros around them.
+bool is_bytes(const Graph& graph, ValueId id, int depth = 0) {
+  constexpr int deepest = 8;
+  const Node& node = graph.node(id);
+  if (node.results[0].dtype != f32 || depth > deepest) return false;
+  if (node.op.is<op::Cast>()) {
+    const DType from = graph.type(node.inputs[0]).dtype;
+    return from == u8 || from == i8;
+  }
+  const bool views =
+      node.op.is<op::Transpose>() || node.op.is<op::Reshape>() || node.op.is<op::Broadcast>();
+  return (views || node.op.is<op::Sub>()) && std::ranges::all_of(node.inputs, [&](ValueId input) {
+           return is_bytes(graph, input, depth + 1);
+         });
+}
+
+/// Sums of products of bytes in f32: whole numbers that i32 can hold.
+bool is_sum_of_bytes(const Graph& graph, ValueId id) {
+  constexpr std::int64_t most_products = 8192;  // of 511 * 511
+  const Node* node = &graph.node(id);
+  while (node->op.is<op::Transpose>()) node = &graph.node(node->inputs[0]);
+  const auto* conv = node->op.as<op::Conv>();
+  if (!conv || node->inputs.size() != 2 || node->results[0].dtype != f32) return false;
+  const Type& w = graph.type(node->inputs[1]);
+  return w.is_static() && w.elements() <= most_products * conv->groups &&
+         is_bytes(graph, node->inputs[0]) && is_bytes(graph, node->inputs[1]);
+}
+
 // x where the node is the identity on its first or second input, else nothing.
 std::optional<ValueId> identity(const Graph& graph, const Node& node,
                                 const std::vector<ValueId>& in) {
@@ -43,6 +73,11 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
   if ((node.op.is<op::Reshape>() || node.op.is<op::Broadcast>() || node.op.is<op::Cast>()) &&
       same(in[0]) && node.results[0].is_static())
     return in[0];
+  // cast(cast(x, i32), f32) = x for whole numbers x of that range
+  if (node.op.is<op::Cast>() && node.results[0].dtype == f32 &&
+      graph.node(in[0]).op.is<op::Cast>() && graph.type(in[0]).dtype == i32 &&
+      is_sum_of_bytes(graph, graph.node(in[0]).inputs[0]))
+    return graph.node(in[0]).inputs[0];
   if (node.op.is<op::Concat>() && in.size() == 1) return in[0];
   if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0])))
     return in[0];

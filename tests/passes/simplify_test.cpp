@@ -45,5 +45,33 @@ TEST(Simplify, a_power_that_broadcasts_stays) {
   EXPECT_EQ(simple.type(simple.outputs()[0].value).dims(), (Dims{1, 3}));
 }
 
+/// Does cast(cast(conv(x - zero, w), i32), f32) become the convolution alone? Values are compared.
+bool drops_casts(bool of_bytes) {
+  Graph graph;
+  const Value x = graph.input("x", of_bytes ? u8 : f32, {1, 2, 3, 3});
+  const Value w = graph.constant(Tensor::of<std::int8_t>(
+      {2, 1, 2, 2}, std::vector<std::int8_t>{-128, 127, 3, -5, 1, 0, 100, -7}));
+  const Value centred = cast(x, f32) - cast(graph.constant(u8, 117), f32);
+  const Value sums = conv(centred, cast(w, f32), {.pad_low = {1, 1}, .groups = 2});
+  graph.output("y", cast(cast(sums, i32), f32) * graph.constant(f32, 0.5));
+  const Graph simple = passes::simplify(graph).value();
+  const Tensor input =
+      of_bytes ? Tensor::of<std::uint8_t>(
+                     {1, 2, 3, 3}, std::vector<std::uint8_t>{0, 255, 3, 117, 90, 200, 1, 2, 254, 7,
+                                                             8, 9, 117, 0, 255, 255, 33, 64})
+               : Tensor::of<float>({1, 2, 3, 3}, std::vector<float>(18, 0.3F));
+  const std::vector<Tensor> inputs{input};
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  const std::vector<Tensor> made = evaluate_graph(simple, inputs).value();
+  EXPECT_TRUE(std::ranges::equal(made[0].as<float>(), wanted[0].as<float>()));
+  const Node& scaled = simple.node(simple.outputs()[0].value);
+  return simple.node(scaled.inputs[0]).op.is<op::Conv>();
+}
+
+TEST(Simplify, sums_of_bytes_are_whole_already) {
+  EXPECT_TRUE(drops_casts(true));
+  EXPECT_FALSE(drops_casts(false));
+}
+
 }  // namespace
 }  // namespace rlx
