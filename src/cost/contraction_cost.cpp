@@ -69,7 +69,8 @@ class ContractionCost {
       return;
     }
     // Powers of what is at most 0, the search for the next row's maximum beside them.
-    constexpr double share_of_exp = 0.9, row_cycles = 10;
+    constexpr double row_cycles = 10;
+    const double share_of_exp = model_.machine.masks ? 0.75 : 0.9;
     const double vectors = std::ceil(d(softmax->columns) / d(model_.machine.lanes(4)));
     const double row =
         vectors * share_of_exp * model_.op(ScalarOp::exp) + row_cycles * model_.cycle;

@@ -31,19 +31,32 @@ ContractionPlan narrow_plan(ContractionPlan plan) {
   return plan;
 }
 
+/// The plan of the other column blocks where the last one has code of its own: all of theirs exist.
+ContractionPlan full_plan(ContractionPlan plan) {
+  const bool shared =
+      plan.column_source != ColumnSource::in_place && last_vectors(plan) == plan.vectors;
+  if (!shared) plan.columns = plan.column_blocks * plan.block_columns;
+  return plan;
+}
+
 /// One of the two contractions.
 struct Stage {
   Stage(Emitter& emitter, const loop::Contraction& body)
       : contraction(body),
         plan(plan_stage(body, emitter.kernel.buffers, PlanMachine(emitter.machine))),
         narrow(narrow_plan(plan)),
+        full(plan),
         context{emitter, contraction, plan},
-        narrow_context{emitter, contraction, narrow} {}
+        full_context{emitter, contraction, full},
+        narrow_context{emitter, contraction, narrow} {
+    // What goes through the tile needs no masks here, and its code must agree on that.
+    if (context.register_epilogue()) full = full_plan(plan);
+  }
   Stage(const Stage&) = delete;
 
   const loop::Contraction& contraction;
-  ContractionPlan plan, narrow;
-  const ContractionContext context, narrow_context;
+  ContractionPlan plan, narrow, full;
+  const ContractionContext context, full_context, narrow_context;
   std::map<std::int64_t, RowCut> cuts;                             ///< by rows of an item
   std::map<std::pair<int, std::int64_t>, llvm::Function*> blocks;  ///< by tail and height
   llvm::Function* copy = nullptr;      ///< of a column block of B into a panel
@@ -130,6 +143,7 @@ class ChainEmitter {
         stage->cuts[rows] = cut_rows(rows, most);
       share_asking(stage->plan, group_rows_);
       share_asking(stage->narrow, group_rows_);
+      share_asking(stage->full, group_rows_);
     }
   }
 
@@ -167,7 +181,7 @@ class ChainEmitter {
     const bool in_place = plan.column_source == ColumnSource::in_place;
     for (const std::int64_t height : heights) {
       if (!stage.has_tail() || plan.column_blocks > 1)
-        stage.blocks[{0, height}] = emit_row_block(stage.context, height, false, stage.asks());
+        stage.blocks[{0, height}] = emit_row_block(stage.full_context, height, false, stage.asks());
       if (stage.has_tail()) {
         stage.blocks[{1, height}] =
             emit_row_block(stage.narrow_context, height, in_place, stage.asks());
@@ -349,7 +363,13 @@ class ChainEmitter {
     arguments.insert(arguments.end(), {stage.epilogue ? tile : buffers_, emitter_.scratch, left});
     if (stage.asks()) arguments.push_back(asked_from(stage, place[1], block));
     const auto call = [&](int tail) {
-      builder_.CreateCall(stage.blocks.at({tail, rows}), arguments);
+      // Code of full blocks counts columns that do not exist.
+      Values own = arguments;
+      if (tail == 0) {
+        const std::int64_t more = stage.full.columns - stage.plan.columns;
+        own[6] = builder_.CreateAdd(left, builder_.getInt64(more));
+      }
+      builder_.CreateCall(stage.blocks.at({tail, rows}), own);
     };
     const bool has_tail = stage.blocks.contains({1, rows});
     if (!has_tail || !stage.blocks.contains({0, rows})) {
