@@ -263,16 +263,20 @@ class Quantised {
     });
   }
 
-  /// The last node that the value is made of point by point; -1: weights.
-  std::int32_t source_of(ValueId id) {
+  /// The last node that the value is made of point by point; -1: weights. Chains that no kernel
+  /// would hold are not followed to their end.
+  std::int32_t source_of(ValueId id, int depth = 0) {
+    constexpr int longest = 128;
     if (id.node < 0 || is_weight(id)) return -1;
     const auto known = sources_.find(id.node);
     if (known != sources_.end()) return known->second;
     const Node& n = node(id);
     std::int32_t source = id.node;
-    if (n.op.info().traits.elementwise || n.op.is<op::Quantize>() || n.op.is<op::Dequantize>()) {
+    const bool by_point =
+        n.op.info().traits.elementwise || n.op.is<op::Quantize>() || n.op.is<op::Dequantize>();
+    if (by_point && depth < longest) {
       source = -1;
-      for (const ValueId input : n.inputs) source = std::max(source, source_of(input));
+      for (const ValueId input : n.inputs) source = std::max(source, source_of(input, depth + 1));
     }
     return sources_[id.node] = source;
   }
