@@ -32,7 +32,9 @@ void plan_rows(NestPlan& plan, bool rows) {
   // The bodies of the loops over a row: rounds, single vectors, the tail.
   const std::int64_t bodies = (vectors >= unroll ? unroll : 0) + (vectors % unroll != 0) + tail;
   const double code = std::max(static_cast<double>(bodies) * instructions, 1.0);
-  const std::int64_t most = rows ? 1 : std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
+  // Joins are little beside the work of rows of many vectors, and several loops run worse than one.
+  const bool alone = rows || vectors > 8;
+  const std::int64_t most = alone ? 1 : std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
   while (2 * plan.rows <= most && 2 * plan.rows * code <= most_instructions) {
     plan.rows *= 2;
   }
