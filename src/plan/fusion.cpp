@@ -101,6 +101,12 @@ class Planner {
   }
 
   void enqueue(Candidate candidate) {
+    // Each merge looks at all nodes of both: without a limit long chains take the square of their
+    // length, and code generators more.
+    constexpr std::size_t most_nodes = 2048;
+    if (graph_.region(candidate.from).nodes.size() + graph_.region(candidate.into).nodes.size() >
+        most_nodes)
+      return;
     candidate.score = question(candidate.from, candidate.into, candidate.kind).score_ns;
     const Region::Kind kind = graph_.region(candidate.into).kind;
     candidate.rank = kind == Region::Kind::contraction ? 2 : kind == Region::Kind::window ? 1 : 0;

@@ -53,6 +53,22 @@ TEST(Fusion, a_chain_of_maps_is_one_kernel_and_each_join_a_question) {
   EXPECT_THAT(last.what, HasSubstr("join"));
 }
 
+TEST(Fusion, a_kernel_takes_no_more_than_2048_nodes_of_a_long_chain) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {16});
+  Value sum = x;
+  for (int i = 0; i < 5000; ++i) sum = sum + x;
+  graph.output("y", sum);
+  const Regions regions = regions_of(graph);
+  std::size_t nodes = 0;
+  for (const Region& region : regions.list) {
+    EXPECT_LE(region.nodes.size(), 2048u);
+    nodes += region.nodes.size();
+  }
+  EXPECT_EQ(nodes, 5000u);
+  EXPECT_LT(regions.list.size(), 10u);
+}
+
 TEST(Fusion, answers_given_in_advance_count_whatever_the_gate_says) {
   FusionPolicy policy;
   const std::string first = regions_of(chain_graph()).questions[0].what;
