@@ -1,7 +1,8 @@
 """Signal figures side by side: rlx (fft_bench, signal_bench), FFTW where fft_bench has it,
-pocketfft through SciPy, and torch (MKL) where it is installed. Times in microseconds, medians.
+pocketfft through SciPy, and torch (MKL) where it is installed. Times in microseconds: of each side
+the least of the medians of several rounds, in which the sides take turns.
 
-    python3 bench/signal_figures.py BUILD_FOLDER [--threads N]
+    python3 bench/signal_figures.py BUILD_FOLDER [--threads N] [--rounds N]
 
 Needs numpy and scipy; torch is a peer where it can be imported. The log-mel peers are frames, rfft
 and a product with the filters in NumPy, whose BLAS takes the same number of threads and whose
@@ -47,35 +48,55 @@ def geometric_mean(numbers):
     return product ** (1 / len(numbers))
 
 
-def transforms(folder):
+def least(times, name, value):
+    times[name] = min(value, times.get(name, value))
+
+
+def transform_calls(kind, n):
+    """Calls of the peers that are libraries of Python."""
     import numpy as np
     import scipy.fft
 
-    lines = subprocess.run([folder / "fft_bench"], capture_output=True, text=True, check=True)
-    found = re.findall(r"^(complex|real)\s+(\d+)\s+rlx\s+([\d.]+) us.*?(?:FFTW\s+([\d.]+) us|$)",
-                       lines.stdout, re.MULTILINE)
     random = np.random.default_rng(1)
+    x = random.standard_normal((256, n)).astype(np.float32)
+    if kind == "complex":
+        x = (x + 1j * x[::-1]).astype(np.complex64)
+    of_scipy = scipy.fft.fft if kind == "complex" else scipy.fft.rfft
+    calls = {"pocketfft": lambda: of_scipy(x)}
     torch = torch_with(1)
+    if torch:
+        of_torch = torch.fft.fft if kind == "complex" else torch.fft.rfft
+        tensor = torch.from_numpy(x)
+        calls["torch"] = lambda: of_torch(tensor)
+    return calls
+
+
+def transforms(folder, rounds):
+    times = {(kind, n): {} for kind in ("complex", "real") for n in LENGTHS}
+    for _ in range(rounds):
+        lines = subprocess.run([folder / "fft_bench"], capture_output=True, text=True, check=True)
+        found = re.findall(
+            r"^(complex|real)\s+(\d+)\s+rlx\s+([\d.]+) us.*?(?:FFTW\s+([\d.]+) us|$)",
+            lines.stdout, re.MULTILINE)
+        for kind, n, own, fftw in found:
+            of_case = times[kind, int(n)]
+            least(of_case, "rlx", float(own))
+            if fftw:
+                least(of_case, "FFTW", float(fftw))
+        for (kind, n), of_case in times.items():
+            for peer, call in transform_calls(kind, n).items():
+                least(of_case, peer, median_us(call))
+    peers = ("FFTW", "pocketfft", "torch")
     for kind in ("complex", "real"):
-        print(f"{kind:8} {'n':>5} {'rlx':>9} {'FFTW':>9} {'pocketfft':>9} {'torch':>9}")
-        ratios = {"FFTW": [], "pocketfft": [], "torch": []}
-        for name, n, own, fftw in found:
-            if name != kind:
-                continue
-            x = random.standard_normal((256, int(n))).astype(np.float32)
-            if kind == "complex":
-                x = (x + 1j * x[::-1]).astype(np.complex64)
-            call = scipy.fft.fft if kind == "complex" else scipy.fft.rfft
-            times = {"FFTW": float(fftw) if fftw else None, "pocketfft": median_us(lambda: call(x))}
-            if torch:
-                of_torch = torch.fft.fft if kind == "complex" else torch.fft.rfft
-                tensor = torch.from_numpy(x)
-                times["torch"] = median_us(lambda: of_torch(tensor))
-            row = f"{'':8} {n:>5} {float(own):9.1f}"
-            for peer, list_of in ratios.items():
-                row += f" {times[peer]:9.1f}" if times.get(peer) else f" {'-':>9}"
-                if times.get(peer):
-                    list_of.append(times[peer] / float(own))
+        print(f"{kind:8} {'n':>5} {'rlx':>9}" + "".join(f" {peer:>9}" for peer in peers))
+        ratios = {peer: [] for peer in peers}
+        for n in LENGTHS:
+            of_case = times[kind, n]
+            row = f"{'':8} {n:>5} {of_case['rlx']:9.1f}"
+            for peer in peers:
+                row += f" {of_case[peer]:9.1f}" if peer in of_case else f" {'-':>9}"
+                if peer in of_case:
+                    ratios[peer].append(of_case[peer] / of_case["rlx"])
             print(row)
         for peer, list_of in ratios.items():
             if list_of:
@@ -95,14 +116,11 @@ def torch_peers(torch, speech, filters, long_line):
     return {"log_mel_30s": log_mel, "rfft_2^20": lambda: torch.fft.rfft(line)}
 
 
-def programs(folder, threads):
+def programs(folder, threads, rounds):
     import numpy as np
     import scipy.fft
     import scipy.signal
 
-    lines = subprocess.run([folder / "signal_bench", str(threads)], capture_output=True, text=True,
-                           check=True).stdout.split("\n")
-    own = {line.split()[0]: float(line.split()[1]) for line in lines if line}
     random = np.random.default_rng(1)
     speech = random.standard_normal(480000).astype(np.float32)
     filters = np.abs(random.standard_normal((80, 201))).astype(np.float32)
@@ -124,14 +142,22 @@ def programs(folder, threads):
     }
     torch = torch_with(threads)
     of_torch = torch_peers(torch, speech, filters, long_line) if torch else {}
+    own, of_scipy, torchs = {}, {}, {}
+    for _ in range(rounds):
+        lines = subprocess.run([folder / "signal_bench", str(threads)], capture_output=True,
+                               text=True, check=True).stdout.split("\n")
+        for line in filter(None, lines):
+            least(own, line.split()[0], float(line.split()[1]))
+        for name, call in peers.items():
+            least(of_scipy, name, median_us(call))
+        for name, call in of_torch.items():
+            least(torchs, name, median_us(call))
     print(f"{'program':14} {'rlx':>9} {'SciPy':>9} {'ratio':>6} {'torch':>9} {'ratio':>6}"
           f"   ({threads} threads)")
-    for name, call in peers.items():
-        peer = median_us(call)
+    for name, peer in of_scipy.items():
         row = f"{name:14} {own[name]:9.1f} {peer:9.1f} {peer / own[name]:6.1f}"
-        if name in of_torch:
-            peer = median_us(of_torch[name])
-            row += f" {peer:9.1f} {peer / own[name]:6.1f}"
+        if name in torchs:
+            row += f" {torchs[name]:9.1f} {torchs[name] / own[name]:6.1f}"
         print(row)
 
 
@@ -139,12 +165,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=Path)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
     # Before NumPy starts its BLAS.
     os.environ["OPENBLAS_NUM_THREADS"] = str(arguments.threads)
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
-    transforms(arguments.build)
-    programs(arguments.build, arguments.threads)
+    transforms(arguments.build, arguments.rounds)
+    programs(arguments.build, arguments.threads, arguments.rounds)
 
 
 if __name__ == "__main__":
