@@ -72,6 +72,7 @@ void CpuExecutable::bind() {
   for (const plan::HostCall& call : plan().host_calls) bind_call(call);
   for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
   for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
+  ranges_ = std::make_unique<Range[]>(ranges_count_);
   allow_loose_runs();
   error_flag_ =
       plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
@@ -116,6 +117,7 @@ CpuExecutable::BoundStep CpuExecutable::bind_step(const plan::Step& step) {
       break;
   }
   bound.piece = piece_of(step, bound.work_items);
+  let_share(step, bound);
   for (const plan::Condition& condition : step.conditions)
     bound.conditions.emplace_back(position_of(condition.buffer), condition.holds_if);
   return bound;
@@ -185,6 +187,7 @@ void CpuExecutable::run_step(const BoundStep& step, int worker, Team* team) {
     if (worker == 0 && !status.ok() && host_status_.ok()) host_status_ = std::move(status);
     return;
   }
+  if (step.grains > 0 && sharing > 1) return run_share(step, worker, sharing);
   const std::int64_t begin = step.work_items * worker / sharing;
   const std::int64_t end = step.work_items * (worker + 1) / sharing;
   if (begin != end) run_items(step, worker, begin, end);

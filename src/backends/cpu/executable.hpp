@@ -53,6 +53,8 @@ class CpuExecutable final : public Executable {
     std::int64_t work_items = 0;
     std::int64_t piece = 0;        ///< most items between two looks at the cancel flag
     std::int64_t loose_piece = 0;  ///< items that a member of a loose team takes at once
+    std::int64_t grains = 0;       ///< pieces that members take from each other; 0: they do not
+    std::uint32_t ranges = 0;      ///< position of the first member's range, where they do
     std::int32_t threads = 1;
     bool barrier_before = false;
     std::int32_t host_call = -1, loop = -1, grouped = -1;
@@ -89,6 +91,9 @@ class CpuExecutable final : public Executable {
   /// `team` is null where one worker runs all.
   void run_step(const BoundStep& step, int worker, Team* team);
   void run_items(const BoundStep& step, int worker, std::int64_t begin, std::int64_t end);
+  // executable_share.cpp
+  void let_share(const plan::Step& step, BoundStep& bound);
+  void run_share(const BoundStep& step, int worker, int sharing);
   // executable_loose.cpp
   void allow_loose_runs();
   bool runs_loosely() const { return progress_ && program_->shared->pool->is_crowded(); }
@@ -126,6 +131,13 @@ class CpuExecutable final : public Executable {
     std::atomic<std::int64_t> next = 0, done = 0;
   };
   std::unique_ptr<Progress[]> progress_;  ///< by step; null where runs cannot be loose
+  /// What is left of a member's part of a step: the first grain and the one behind the last, 32
+  /// bits each. Nothing, while the member is in no such step.
+  struct alignas(pool_detail::line_bytes) Range {
+    std::atomic<std::uint64_t> left = 0;
+  };
+  std::unique_ptr<Range[]> ranges_;  ///< by shared step and member
+  std::uint32_t ranges_count_ = 0;
   std::vector<void*> pointers_;
   std::vector<std::vector<std::uint32_t>> input_positions_;   ///< by input: set by every run
   std::vector<std::vector<std::uint32_t>> slot_positions_;    ///< by slot: set by loops
