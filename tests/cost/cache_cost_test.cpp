@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/measure_kernels.hpp"
+#include "cost/zen5.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"
@@ -10,15 +11,6 @@
 
 namespace rlx::plan {
 namespace {
-
-const codegen::Target target{codegen::Isa::avx512, "", ""};
-
-cost::MachineModel model_of_zen5() {
-  codegen::CpuFacts facts;
-  facts.vendor = codegen::CpuFacts::Vendor::amd;
-  facts.family = 26;
-  return cost::preset_for(facts, target);
-}
 
 /// Layers one behind the other, of one shape or of shapes that all differ.
 Plan layers(int count, std::int64_t narrower) {
@@ -32,14 +24,14 @@ Plan layers(int count, std::int64_t narrower) {
   }
   graph.output("y", x);
   BuildOptions options;
-  options.target = target;
-  options.model = model_of_zen5();
+  options.target = cost::zen5_target;
+  options.model = cost::model_of_zen5();
   return build_plan(flatten(graph).value(), options).value();
 }
 
 /// Lines of code that a run of the plan brings into the first level.
 double lines_from_afar(const Plan& plan) {
-  const Whereabouts where = whereabouts(plan, model_of_zen5());
+  const Whereabouts where = whereabouts(plan, cost::model_of_zen5());
   double bytes = 0;
   for (const auto& [step, code] : where.code)
     bytes += code.bytes[1] + code.bytes[2] + code.bytes[3];
@@ -56,7 +48,7 @@ TEST(CacheCost, KernelsOfOneShapeShareTheirCode) {
 TEST(CacheCost, LittleCodeStaysInTheFirstLevel) { EXPECT_EQ(lines_from_afar(layers(4, 8)), 0); }
 
 TEST(CacheCost, CodeFromFartherAwayNeverTakesLess) {
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   const cost::KernelWork work = cost::work_of(cost::read_kernel(1, 64), {}, model);
   double before = 0;
   for (const double line : model.code_line) {
@@ -67,7 +59,7 @@ TEST(CacheCost, CodeFromFartherAwayNeverTakesLess) {
 }
 
 TEST(CacheCost, WhatIsWrittenComesOnTopOfWhatIsRead) {
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   for (std::size_t level = 1; level < cost::level_count; ++level) {
     cost::KernelWork reads, writes, both;
     reads.read[level] = both.read[level] = 1e6;
@@ -94,7 +86,7 @@ loop::Kernel channels_last(std::int64_t channels, std::int64_t side, std::int64_
 }
 
 TEST(CacheCost, LanesWhoseLinesShareAFewSetsOfTheFirstLevelComeFromTheSecond) {
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   const auto time = [&](std::int64_t channels, std::int64_t apart) {
     return cost::predict(channels_last(channels, 12, apart), {}, model, 1).ns;
   };

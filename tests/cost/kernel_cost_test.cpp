@@ -3,20 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/host_target.hpp"
 #include "cost/measure_kernels.hpp"
+#include "cost/zen5.hpp"
 
 namespace rlx::cost {
 namespace {
-
-const codegen::Target target{codegen::Isa::avx512, "", ""};
-
-MachineModel model_of_zen5() {
-  codegen::CpuFacts facts;
-  facts.vendor = codegen::CpuFacts::Vendor::amd;
-  facts.family = 26;
-  return preset_for(facts, target);
-}
 
 double ns_of(const loop::Kernel& kernel, int threads = 1) {
   return predict(kernel, {}, model_of_zen5(), threads).ns;
@@ -40,12 +31,12 @@ TEST(KernelCost, PredictsPositiveTimesForEveryFamily) {
 
 TEST(KernelCost, GrowsWithTheShape) {
   for (std::int64_t size = 16; size <= 512; size *= 2) {
-    EXPECT_LT(ns_of(gemm_kernel(size, 64, 64, f32, target)),
-              ns_of(gemm_kernel(size * 2, 64, 64, f32, target)));
-    EXPECT_LT(ns_of(gemm_kernel(64, size, 64, f32, target)),
-              ns_of(gemm_kernel(64, size * 2, 64, f32, target)));
-    EXPECT_LT(ns_of(gemm_kernel(64, 64, size, f32, target)),
-              ns_of(gemm_kernel(64, 64, size * 2, f32, target)));
+    EXPECT_LT(ns_of(gemm_kernel(size, 64, 64, f32, zen5_target)),
+              ns_of(gemm_kernel(size * 2, 64, 64, f32, zen5_target)));
+    EXPECT_LT(ns_of(gemm_kernel(64, size, 64, f32, zen5_target)),
+              ns_of(gemm_kernel(64, size * 2, 64, f32, zen5_target)));
+    EXPECT_LT(ns_of(gemm_kernel(64, 64, size, f32, zen5_target)),
+              ns_of(gemm_kernel(64, 64, size * 2, f32, zen5_target)));
     EXPECT_LT(ns_of(read_kernel(size, 64)), ns_of(read_kernel(size * 2, 64)));
     EXPECT_LT(ns_of(rows_kernel(size, 64, f32)), ns_of(rows_kernel(size * 2, 64, f32)));
   }
@@ -60,7 +51,7 @@ TEST(KernelCost, ExpensiveOpsCostMore) {
 }
 
 TEST(KernelCost, ThreadsShareTheWorkAndNeverMultiplyIt) {
-  const loop::Kernel gemm = gemm_kernel(512, 512, 512, f32, target);
+  const loop::Kernel gemm = gemm_kernel(512, 512, 512, f32, zen5_target);
   const double one = ns_of(gemm, 1), two = ns_of(gemm, 2), four = ns_of(gemm, 4);
   EXPECT_LT(two, one);
   EXPECT_LT(four, two);
@@ -152,7 +143,7 @@ TEST(KernelCost, FartherCodeAndFirstBytesNeverTakeLess) {
 }
 
 TEST(KernelCost, IsDeterministic) {
-  const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, target);
+  const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, zen5_target);
   EXPECT_EQ(ns_of(kernel, 2), ns_of(kernel, 2));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cost/zen5.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"
@@ -12,17 +13,10 @@
 namespace rlx::plan {
 namespace {
 
-cost::MachineModel model_of_zen5(const codegen::Target& target) {
-  codegen::CpuFacts facts;
-  facts.vendor = codegen::CpuFacts::Vendor::amd;
-  facts.family = 26;
-  return cost::preset_for(facts, target);
-}
-
 Plan plan_of(const Graph& graph, int threads) {
   BuildOptions options;
-  options.target = {codegen::Isa::avx512, "", ""};
-  options.model = model_of_zen5(options.target);
+  options.target = cost::zen5_target;
+  options.model = cost::model_of_zen5();
   options.threads = threads;
   return build_plan(flatten(graph).value(), options).value();
 }
@@ -71,7 +65,7 @@ Graph mapped(std::int64_t rows, std::int64_t columns) {
 }
 
 TEST(PlanCost, IsTheSumOverItsSteps) {
-  const cost::MachineModel model = model_of_zen5({codegen::Isa::avx512, "", ""});
+  const cost::MachineModel model = cost::model_of_zen5();
   for (const int threads : {1, 2, 4}) {
     for (const std::int64_t size : {8, 64, 512}) {
       const Plan plan = plan_of(mixed_graph(size, size), threads);
@@ -90,7 +84,7 @@ TEST(PlanCost, IsTheSumOverItsSteps) {
 }
 
 TEST(PlanCost, IsTheSameWhenPredictedAgain) {
-  const cost::MachineModel model = model_of_zen5({codegen::Isa::avx512, "", ""});
+  const cost::MachineModel model = cost::model_of_zen5();
   Plan plan = plan_of(mixed_graph(256, 128), 2);
   const double before = plan.predicted_ns;
   predict_times(plan, model);

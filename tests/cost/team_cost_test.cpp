@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cost/measure_kernels.hpp"
+#include "cost/zen5.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"
@@ -13,18 +14,9 @@
 namespace rlx::plan {
 namespace {
 
-const codegen::Target target{codegen::Isa::avx512, "", ""};
-
-cost::MachineModel model_of_zen5() {
-  codegen::CpuFacts facts;
-  facts.vendor = codegen::CpuFacts::Vendor::amd;
-  facts.family = 26;
-  return cost::preset_for(facts, target);
-}
-
 Plan plan_of(const Graph& graph, const cost::MachineModel& model, int threads) {
   BuildOptions options;
-  options.target = target;
+  options.target = cost::zen5_target;
   options.model = model;
   options.threads = threads;
   return build_plan(flatten(graph).value(), options).value();
@@ -50,7 +42,7 @@ std::vector<double> times_with(Plan plan, const cost::MachineModel& model,
 }
 
 TEST(TeamCost, BytesOfTheOtherCoreAreNeverCheaperAndNothingToOneThread) {
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   cost::KernelWork work = cost::work_of(cost::read_kernel(64, 4096), {}, model);
   const double alone = cost::time_of(work, model, 1).ns;
   double before = cost::time_of(work, model, 2).ns;
@@ -65,7 +57,7 @@ TEST(TeamCost, BytesOfTheOtherCoreAreNeverCheaperAndNothingToOneThread) {
 }
 
 TEST(TeamCost, AStepAfterATeamTakesNoLessThanAfterOneThread) {
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   for (const std::int64_t size : {64, 256, 512}) {
     const Plan plan = plan_of(two_steps(size), model, 1);
     ASSERT_EQ(plan.steps.size(), 2U);
@@ -77,10 +69,10 @@ TEST(TeamCost, AStepAfterATeamTakesNoLessThanAfterOneThread) {
 }
 
 TEST(TeamCost, CoresThatAreFartherApartTakeNoLess) {
-  const Plan plan = plan_of(two_steps(256), model_of_zen5(), 1);
+  const Plan plan = plan_of(two_steps(256), cost::model_of_zen5(), 1);
   std::vector<double> before(2, 0);
   for (const double rate : {100.0, 20.0, 5.0, 1.0}) {
-    cost::MachineModel model = model_of_zen5();
+    cost::MachineModel model = cost::model_of_zen5();
     model.other_core = rate;
     const std::vector<double> times = times_with(plan, model, {2, 2});
     for (std::size_t i = 0; i < times.size(); ++i) EXPECT_GE(times[i], before[i]) << rate;
@@ -89,7 +81,7 @@ TEST(TeamCost, CoresThatAreFartherApartTakeNoLess) {
 }
 
 TEST(TeamCost, CoresThatAreFarApartDoNotShareLittleWork) {
-  cost::MachineModel model = model_of_zen5();
+  cost::MachineModel model = cost::model_of_zen5();
   const auto shared = [&] {
     const Plan plan = plan_of(two_steps(128), model, 2);
     return std::any_of(plan.steps.begin(), plan.steps.end(),
@@ -103,7 +95,7 @@ TEST(TeamCost, CoresThatAreFarApartDoNotShareLittleWork) {
 
 TEST(TeamCost, WhatFitsTheCachesOfATeamIsNotReadFromFarther) {
   // More than a core's L2 and less than two of them: shared out it comes from nearer.
-  const cost::MachineModel model = model_of_zen5();
+  const cost::MachineModel model = cost::model_of_zen5();
   Graph graph;
   const Value x = graph.input("x", f32, {600, 512});
   graph.output("y", softmax(tanh(x) * x, {.axis = 1}));

@@ -33,16 +33,21 @@ Graph layers() {
   return graph;
 }
 
+/// A session, the program of these layers, and what it gave first.
+struct Layers {
+  explicit Layers(int threads) : session(Device::cpu, {.threads = threads}) {}
+  bool gave(const Outputs& got) const {
+    return std::memcmp(got[0].data(), wanted[0].data(), wanted[0].bytes()) == 0;
+  }
+  const Tensor input = ramp({384, 384});
+  Session session;
+  CompiledGraph program = session.compile(layers()).value();
+  const Outputs wanted = program.run({{"x", input}}).value();
+};
+
 // Whether runs are loose depends on the machine: what they give must not.
 TEST(Crowded, results_are_those_of_a_free_machine) {
-  const Graph graph = layers();
-  const Tensor input = ramp({384, 384});
-  SessionOptions options;
-  options.threads = 2;
-  Session session(Device::cpu, options);
-  CompiledGraph program = session.compile(graph).value();
-  const Outputs wanted = program.run({{"x", input}}).value();
-
+  Layers made(2);
   std::atomic<bool> ends = false;
   std::vector<std::thread> others;
   for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency() / 2); ++i) {
@@ -53,9 +58,7 @@ TEST(Crowded, results_are_those_of_a_free_machine) {
   }
   int wrong = 0;
   for (int run = 0; run < 40; ++run) {
-    const Outputs got = program.run({{"x", input}}).value();
-    wrong +=
-        std::memcmp(got[0].data(), wanted[0].data(), static_cast<std::size_t>(got[0].bytes())) != 0;
+    wrong += !made.gave(made.program.run({{"x", made.input}}).value());
   }
   ends = true;
   for (std::thread& other : others) other.join();
@@ -65,36 +68,27 @@ TEST(Crowded, results_are_those_of_a_free_machine) {
 // More members than most machines have cores, some of which come late: the others take their work.
 // What a cancelled run has left of it must not come back in the next one.
 TEST(Crowded, results_are_the_same_whoever_did_the_work_and_after_cancelled_runs) {
-  const Graph graph = layers();
-  const Tensor input = ramp({384, 384});
-  SessionOptions options;
-  options.threads = 4;
-  Session session(Device::cpu, options);
-  CompiledGraph program = session.compile(graph).value();
-  const Outputs wanted = program.run({{"x", input}}).value();
-
+  Layers made(4);
   std::atomic<bool> ends = false;
   std::thread canceller([&] {
     while (!ends.load(std::memory_order_relaxed)) {
       std::this_thread::sleep_for(std::chrono::microseconds(1700));
-      program.cancel();
+      made.program.cancel();
     }
   });
   int wrong = 0, whole = 0;
-  for (int run = 0; run < 200 || (whole == 0 && run < 20'000); ++run) {
-    const auto got = program.run({{"x", input}});
+  for (int run = 0; run < 200 || (whole == 0 && run < 2'000); ++run) {
+    const auto got = made.program.run({{"x", made.input}});
     if (!got.ok()) {
       EXPECT_EQ(got.error().kind, ErrorKind::cancelled);
       continue;
     }
     ++whole;
-    const auto bytes = static_cast<std::size_t>(wanted[0].bytes());
-    wrong += std::memcmp((*got)[0].data(), wanted[0].data(), bytes) != 0;
+    wrong += !made.gave(*got);
   }
   ends = true;
   canceller.join();
-  const Outputs last = program.run({{"x", input}}).value();
-  EXPECT_EQ(std::memcmp(last[0].data(), wanted[0].data(), last[0].bytes()), 0);
+  EXPECT_TRUE(made.gave(made.program.run({{"x", made.input}}).value()));
   EXPECT_EQ(wrong, 0);
 }
 
