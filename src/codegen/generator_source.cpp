@@ -59,7 +59,9 @@ std::string identity_of_file(const std::string& path) {
 
 std::string last_linker_error() {
   const char* text = dlerror();
-  return text == nullptr ? "no reason given" : text;
+  std::string reason = text == nullptr ? "no reason given" : text;
+  dlerror();  // glibc holds a message until it is asked for the next one
+  return reason;
 }
 
 }  // namespace
