@@ -45,7 +45,8 @@ void read_operands(NodeContext& c, AttentionParts& a) {
     }
   }
   if (a.q.rank() != 4 || a.k.rank() != 4 || a.v.rank() != 4) {
-    fail("It takes q, k and v of three or four axes, not {}.", a.q.type().text());
+    fail("It takes q, k and v of three or of four axes, not {}, {} and {}.", c.in(0).type().text(),
+         c.in(1).type().text(), c.in(2).type().text());
   }
   if (c.has(4) != c.has(5)) fail("Past keys and values come together.");
   if (c.has(4)) {
