@@ -96,8 +96,8 @@ TEST(Streams, LogMelIsThatOfTheWholeClip) {
     const std::vector<float> got = streamed(stream, signal, hop);
     const std::int64_t delay = stream_delay(cut, hop);
     // The first frames see the signal reflected there and zeros here; the last ones are not whole.
-    // Quiet bands are what rounding leaves of loud ones: lines that share a register round otherwise
-    // than lines alone.
+    // Quiet bands are what rounding leaves of loud ones: lines that share a register round
+    // otherwise than lines alone.
     for (std::int64_t j = 2; j + delay < samples / hop; ++j) {
       for (std::int64_t band = 0; band < bands; ++band)
         ASSERT_NEAR(got[static_cast<std::size_t>((j + delay) * bands + band)],
