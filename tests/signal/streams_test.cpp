@@ -98,8 +98,14 @@ TEST(Streams, LogMelIsThatOfTheWholeClip) {
     const std::vector<float> got = streamed(stream, signal, hop);
     const std::int64_t delay = stream_delay(cut, hop);
     // The first frames see the signal reflected there and zeros here; the last ones are not whole.
-    // A quiet band is what rounding leaves of the loud ones, and lines that share a register round
-    // otherwise than lines alone: amplitudes are compared with the frame's largest one.
+    // Elsewhere than on x86 lines that share a register round otherwise than lines alone, and a
+    // quiet band is what rounding leaves of the loud ones: amplitudes beside the frame's largest
+    // one.
+#if defined(__x86_64__)
+    constexpr double rounding = 0;
+#else
+    constexpr double rounding = 2e-8;
+#endif
     for (std::int64_t j = 2; j + delay < samples / hop; ++j) {
       const auto frame = std::span(expected).subspan(static_cast<std::size_t>(j * bands), bands);
       const float most = *std::ranges::max_element(frame);
@@ -107,7 +113,7 @@ TEST(Streams, LogMelIsThatOfTheWholeClip) {
         const float level = frame[static_cast<std::size_t>(band)];
         const double quieter = std::pow(10.0, 2.0 * (most - level));  // y = (log10(energy) + 4) / 4
         ASSERT_NEAR(got[static_cast<std::size_t>((j + delay) * bands + band)], level,
-                    1e-5 + 1e-7 * quieter)
+                    1e-5 + rounding * quieter)
             << j << " " << band;
       }
     }
