@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t op_elements = 2048;  // 8 KiB: stays in L1
-constexpr int ops_short = 4, ops_long = 12;
+constexpr std::int64_t op_elements = 2048;        // 8 KiB: stays in L1
+constexpr std::int64_t gathered_elements = 1024;  // of 20 KiB
 
 double ns_since(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
@@ -133,6 +133,16 @@ std::string name_of_gemm(const GemmCase& gemm) {
   return fmt::format("gemm {} {} {} {}", name_of(gemm.dtype), gemm.m, gemm.n, gemm.k);
 }
 
+/// How often a kernel repeats an op: the difference between two such kernels is the op's own. Long
+/// series stay few, so that their code stays where the processor keeps decoded instructions.
+struct OpCounts {
+  int fewer, more;
+};
+OpCounts counts_of(ScalarOp op, const MachineModel& preset) {
+  constexpr double long_series = 10;  // cycles
+  return preset.op(op) > long_series * preset.cycle ? OpCounts{1, 3} : OpCounts{4, 12};
+}
+
 std::string op_name(ScalarOp op, int count) { return fmt::format("{} {}", name_of(op), count); }
 
 /// Bytes of the working sets that stand for the levels.
@@ -148,7 +158,8 @@ void add_kernels(Measurer& measurer, const MachineModel& model) {
     if (op == ScalarOp::bitcast || (op >= ScalarOp::bit_and && op <= ScalarOp::shift_right) ||
         op == ScalarOp::bit_not)
       continue;
-    for (const int count : {ops_short, ops_long})
+    const OpCounts counts = counts_of(op, model);
+    for (const int count : {counts.fewer, counts.more})
       measurer.add(op_name(op, count), op_kernel(op, count, op_elements));
   }
   for (const GemmCase& gemm : gemm_cases)
@@ -163,15 +174,17 @@ void add_kernels(Measurer& measurer, const MachineModel& model) {
   measurer.add("one", rows_kernel(1, 1, f32));
   measurer.add("long rows f32", rows_kernel(8, 512, f32));
   measurer.add("long rows bf16", rows_kernel(8, 512, bf16));
-  measurer.add("gather", gather_kernel(2048));
+  measurer.add("gather", gather_kernel(gathered_elements));
 }
 
 void measure_ops(Measurer& measurer, MachineModel& model) {
+  const MachineModel preset = model;
   const double registers = static_cast<double>(op_elements) * 4 / model.machine.vector_bytes;
   const auto one = [&](ScalarOp op) {
-    const double longer = measurer.ns_of(op_name(op, ops_long), 3);
-    const double shorter = measurer.ns_of(op_name(op, ops_short), 3);
-    return std::max((longer - shorter) / (ops_long - ops_short) / registers, 0.0);
+    const OpCounts counts = counts_of(op, preset);
+    const double longer = measurer.ns_of(op_name(op, counts.more), 3);
+    const double shorter = measurer.ns_of(op_name(op, counts.fewer), 3);
+    return std::max((longer - shorter) / (counts.more - counts.fewer) / registers, 0.0);
   };
   // Every round adds a constant before the op and its result behind.
   const double three_adds = one(ScalarOp::add);
@@ -224,8 +237,8 @@ void measure_overheads(Measurer& measurer, MachineModel& model) {
   const double vectors = 8 * 512 * 4.0 / model.machine.vector_bytes;
   const double wide = measurer.ns_of("long rows f32"), narrow = measurer.ns_of("long rows bf16");
   model.narrow_ns = std::max((narrow - wide) / vectors / 2, 0.05);
-  const double lanes = 2048;
-  model.gather_lane_ns = std::max(measurer.ns_of("gather") / lanes, 0.02);
+  model.gather_lane_ns =
+      std::max(measurer.ns_of("gather") / static_cast<double>(gathered_elements), 0.02);
 }
 
 void measure_gemms(Measurer& measurer, Calibration::Impl& impl) {
