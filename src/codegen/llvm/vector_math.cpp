@@ -39,17 +39,24 @@ Real scale(Real x, llvm::Value* n) {
   return x * power(half) * power(b.CreateSub(n, half));
 }
 
-/// AVX-512 has an instruction for whole registers; its results are the same.
+/// AVX-512 has an instruction for whole registers, of which the value may have several; its results
+/// are the same.
 Real scale(Real x, const Rounded& n) {
-  const unsigned bits = lanes_of(x.value) * (x.is_double() ? 64 : 32);
-  if (!x.emitter->machine.masks || bits != 512) return scale(x, n.integer);
+  const unsigned lanes = x.is_double() ? 8 : 16, all_lanes = lanes_of(x.value);
+  if (!x.emitter->machine.masks || all_lanes % lanes != 0) return scale(x, n.integer);
   auto& b = x.builder();
-  llvm::Value* all = llvm::Constant::getAllOnesValue(b.getIntNTy(lanes_of(x.value)));
+  llvm::Type* type = llvm::FixedVectorType::get(x.value->getType()->getScalarType(), lanes);
+  llvm::Value* all = llvm::Constant::getAllOnesValue(b.getIntNTy(lanes));
   const auto id = x.is_double() ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
                                 : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
   constexpr int current_rounding = 4;
-  llvm::Value* scaled = b.CreateIntrinsic(
-      id, {}, {x.value, n.real.value, x.value, all, b.getInt32(current_rounding)});
+  llvm::Value* scaled = x.value;
+  for (unsigned first = 0; first < all_lanes; first += lanes) {
+    llvm::Value* part = b.CreateExtractVector(type, x.value, b.getInt64(first));
+    llvm::Value* exponent = b.CreateExtractVector(type, n.real.value, b.getInt64(first));
+    part = b.CreateIntrinsic(id, {}, {part, exponent, part, all, b.getInt32(current_rounding)});
+    scaled = b.CreateInsertVector(scaled->getType(), scaled, part, b.getInt64(first));
+  }
   return {x.emitter, scaled};
 }
 
