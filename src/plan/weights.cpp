@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
 #include "plan/weight_pieces.hpp"
+#include "plan/weight_values.hpp"
 #include "rlx/mapped.hpp"
 #include "rlx/ops.hpp"
 
@@ -16,59 +17,9 @@ namespace rlx::plan {
 
 namespace {
 
-/// Values of weight-only nodes, computed when first needed.
-class Evaluation {
- public:
-  Evaluation(const Graph& graph, const std::map<std::string, Tensor>& params)
-      : graph_(graph), params_(params) {}
-
-  /// The value, or nothing where a param has no data (its name is then in `missing`).
-  Result<std::optional<Tensor>> value(ValueId id) {
-    const auto known = values_.find(id.node);
-    if (known != values_.end())
-      return std::optional(known->second[static_cast<std::size_t>(id.result)]);
-    const Node& node = graph_.node(id);
-    if (const auto* param = node.op.as<op::Param>()) return param_value(*param);
-    if (const auto* constant = node.op.as<op::Constant>()) return std::optional(constant->value);
-    std::vector<Tensor> inputs;
-    for (const ValueId input : node.inputs) {
-      if (input.node < 0) {
-        inputs.emplace_back();
-        continue;
-      }
-      RLX_ASSIGN(auto operand, value(input));
-      if (!operand) return std::optional<Tensor>();
-      inputs.push_back(*std::move(operand));
-    }
-    auto results = evaluate(node.op, inputs);
-    if (!results.ok())
-      return std::move(results.error())
-          .while_("preparing weights of " +
-                  (node.origin.empty() ? std::string(node.op.name()) : node.origin));
-    const Tensor result = (*results)[static_cast<std::size_t>(id.result)];
-    values_[id.node] = *std::move(results);
-    return std::optional(result);
-  }
-
-  std::string missing;
-
- private:
-  std::optional<Tensor> param_value(const op::Param& param) {
-    const auto set = params_.find(param.name);
-    if (set != params_.end()) return set->second;
-    if (!param.data.empty()) return param.data;
-    missing = param.name;
-    return std::nullopt;
-  }
-
-  const Graph& graph_;
-  const std::map<std::string, Tensor>& params_;
-  std::map<std::int32_t, std::vector<Tensor>> values_;
-};
-
 /// The values that a concatenation of params or constants joins; empty for any other weight. Such
 /// weights are named by their parts, which stay where they are, and not by the value made of them.
-Result<std::vector<Tensor>> parts_of(Evaluation& evaluation, const Graph& graph,
+Result<std::vector<Tensor>> parts_of(WeightValues& values, const Graph& graph,
                                      const WeightPlan& weight) {
   const Node& base = graph.node(weight.view.base);
   std::vector<Tensor> parts;
@@ -76,7 +27,7 @@ Result<std::vector<Tensor>> parts_of(Evaluation& evaluation, const Graph& graph,
   for (const ValueId id : base.inputs) {
     const Op& op = graph.node(id).op;
     if (!op.is<op::Param>() && !op.is<op::Constant>()) return std::vector<Tensor>();
-    RLX_ASSIGN(std::optional<Tensor> part, evaluation.value(id));
+    RLX_ASSIGN(std::optional<Tensor> part, values.value(id));
     if (!part) return std::vector<Tensor>();
     parts.push_back(*std::move(part));
   }
@@ -228,17 +179,69 @@ struct Weights::Kept {
 /// Of one fill: what is packed into a block that the weights share.
 struct Weights::Fresh {
   std::size_t index = 0;
-  Tensor source;
-  std::vector<Tensor> parts;    ///< what the source was joined from, where the key names these
-  std::string key;              ///< empty: not shared with other plans
-  bool source_is_read = false;  ///< by kernels: it must stay in memory
+  std::optional<Tensor> source;  ///< nothing: it is computed by the thread that packs it
+  std::vector<Tensor> parts;     ///< what the source is joined from, where the key names these
+  std::string key;               ///< empty: not shared with other plans
+  bool source_is_read = false;   ///< by kernels: it must stay in memory
 };
+
+/// Of one fill and graph: values that several weights share, and who owns the others.
+struct Weights::Values {
+  const Graph& graph;
+  WeightValues common;
+  Owners owners;
+  Values(const Graph& graph, const WeightValues::Params& params)
+      : graph(graph), common(graph, params), owners(graph) {}
+
+  bool is_leaf(ValueId id) const {
+    const Op& op = graph.node(id).op;
+    return op.is<op::Param>() || op.is<op::Constant>();
+  }
+  /// Is the weight made of a value that nobody else reads? The thread that packs it computes that.
+  bool is_own(const WeightPlan& weight) const {
+    const ValueId base = weight.view.base;
+    return weight.experts == 0 && !is_whole(weight) && !is_leaf(base) && !owners.is_common(base);
+  }
+  /// Computes the common values below one that is not; false where a param is missing.
+  Result<bool> prepare(ValueId base) {
+    std::set<ValueId> seen{base};
+    std::vector<ValueId> left{base};
+    while (!left.empty()) {
+      const ValueId id = left.back();
+      left.pop_back();
+      if (is_leaf(id) || owners.is_common(id)) {
+        RLX_ASSIGN(const std::optional<Tensor> value, common.value(id));
+        if (!value) return false;
+        continue;
+      }
+      const auto& inputs = graph.node(id).inputs;
+      for (auto input = inputs.rbegin(); input != inputs.rend(); ++input)
+        if (input->node >= 0 && seen.insert(*input).second) left.push_back(*input);
+    }
+    return true;
+  }
+};
+
+std::vector<Weights::Values> Weights::values_of(const Plan& plan,
+                                                const std::vector<bool>& wanted) const {
+  std::vector<Values> values;
+  for (const Graph* graph : graphs_of(*graph_)) values.emplace_back(*graph, params_);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    if (!wanted[i]) continue;
+    const WeightPlan& weight = plan.weights[i];
+    Owners& owners = values[static_cast<std::size_t>(weight.graph)].owners;
+    if (weight.experts > 0 || is_whole(weight)) {
+      owners.add_common(weight.view.base);
+    } else {
+      owners.add(weight.view.base);
+    }
+  }
+  return values;
+}
 
 Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCache& cache,
                      ThreadPool& pool) {
-  const std::vector<const Graph*> graphs = graphs_of(*graph_);
-  std::vector<Evaluation> evaluations;
-  for (const Graph* graph : graphs) evaluations.emplace_back(*graph, params_);
+  std::vector<Values> values = values_of(plan, wanted);
   const std::vector<bool> host = read_by_host(plan);
   std::vector<Fresh> fresh;
   std::vector<std::pair<std::size_t, std::size_t>> repeated;  // weights that are others' twins
@@ -246,16 +249,17 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     if (!wanted[i]) continue;
     const WeightPlan& weight = plan.weights[i];
-    Evaluation& evaluation = evaluations[static_cast<std::size_t>(weight.graph)];
-    evaluation.missing.clear();
-    const Graph& graph = *graphs[static_cast<std::size_t>(weight.graph)];
+    Values& of_graph = values[static_cast<std::size_t>(weight.graph)];
+    WeightValues& common = of_graph.common;
+    common.missing.clear();
+    const Graph& graph = of_graph.graph;
     if (weight.experts > 0) {
-      RLX_ASSIGN(std::optional<Tensor> matrices, evaluation.value(weight.view.base));
-      missing_of_[i] = evaluation.missing;
+      RLX_ASSIGN(std::optional<Tensor> matrices, common.value(weight.view.base));
+      missing_of_[i] = common.missing;
       experts_[i] = matrices ? cache.experts(weight, *matrices) : nullptr;
       continue;
     }
-    RLX_ASSIGN(std::vector<Tensor> parts, parts_of(evaluation, graph, weight));
+    RLX_ASSIGN(std::vector<Tensor> parts, parts_of(common, graph, weight));
     std::string key;
     for (const Tensor& part : parts)
       key += fmt::format("{}+", static_cast<const void*>(part.data()));
@@ -265,11 +269,18 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       bytes_[i] = cache.find(key, parts);
       if (bytes_[i]) continue;
     }
-    RLX_ASSIGN(std::optional<Tensor> source, evaluation.value(weight.view.base));
-    for (const Tensor& part : parts) forget_pages(part);
-    missing_of_[i] = evaluation.missing;
+    std::optional<Tensor> source;
     bytes_[i] = nullptr;
-    if (!source) continue;
+    if (of_graph.is_own(weight)) {
+      RLX_ASSIGN(const bool known, of_graph.prepare(weight.view.base));
+      missing_of_[i] = common.missing;
+      if (!known) continue;
+    } else {
+      RLX_ASSIGN(source, common.value(weight.view.base));
+      for (const Tensor& part : parts) forget_pages(part);
+      missing_of_[i] = common.missing;
+      if (!source) continue;
+    }
     if (is_whole(weight)) {
       const auto* param = graph.node(weight.view.base).op.as<op::Param>();
       const bool was_set = param && params_.contains(param->name);
@@ -277,22 +288,21 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       kept.insert(bytes_[i].get());
       continue;
     }
-    const Op& base = graph.node(weight.view.base).op;
-    const bool shareable = !parts.empty() || base.is<op::Param>() || base.is<op::Constant>();
+    const bool shareable = !parts.empty() || of_graph.is_leaf(weight.view.base);
     if (shareable && parts.empty()) key = weight_key(weight, *source);
     const std::span<const Tensor> sources =
-        parts.empty() ? std::span<const Tensor>(&*source, 1) : std::span<const Tensor>(parts);
+        parts.empty() && source ? std::span<const Tensor>(&*source, 1) : std::span(parts);
     bytes_[i] = shareable ? cache.find(key, sources) : nullptr;
     if (bytes_[i]) continue;
     const auto same = std::ranges::find(fresh, key, &Fresh::key);
     if (shareable && same != fresh.end()) {
       repeated.emplace_back(i, same->index);
     } else {
-      fresh.push_back({i, *std::move(source), std::move(parts), std::move(key)});
+      fresh.push_back({i, std::move(source), std::move(parts), std::move(key)});
     }
   }
-  for (Fresh& item : fresh) item.source_is_read = kept.contains(item.source.data());
-  RLX_TRY(pack_fresh(plan, fresh, cache, pool));
+  for (Fresh& item : fresh) item.source_is_read = item.source && kept.contains(item.source->data());
+  RLX_TRY(pack_fresh(plan, fresh, values, cache, pool));
   for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
   count(plan);
   return {};
@@ -323,9 +333,37 @@ void Weights::count(const Plan& plan) {
   }
 }
 
-// One block for all: it is made of huge pages, and touched by the threads that pack.
-Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
-                           ThreadPool& pool) {
+namespace {
+
+/// What is packed of one value that has to be computed before.
+struct Derived {
+  std::int32_t graph = 0;
+  ValueId base;
+  std::int64_t bytes = 0;
+  struct Target {
+    std::size_t index;  ///< of the weight
+    std::byte* memory;
+  };
+  std::vector<Target> targets;
+};
+
+/// In the list, where weights of one base share an entry.
+Derived& derived_of(std::vector<Derived>& list, const WeightPlan& weight) {
+  const auto known = std::ranges::find_if(list, [&](const Derived& each) {
+    return each.graph == weight.graph && each.base == weight.view.base;
+  });
+  if (known != list.end()) return *known;
+  list.push_back({weight.graph, weight.view.base, 0, {}});
+  return list.back();
+}
+
+}  // namespace
+
+// One block for all: it is made of huge pages, and touched by the threads that pack. What has to be
+// computed first lives for as long as one thread needs it; the largest come first, which leaves
+// small ones to even out the threads' ends.
+Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh,
+                           std::span<const Values> values, WeightCache& cache, ThreadPool& pool) {
   std::int64_t bytes = 0;
   for (const Fresh& item : fresh) bytes += rounded(plan.weights[item.index].bytes);
   if (fresh.empty()) return {};
@@ -334,31 +372,58 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh, Weigh
   Tensor block(u8, {std::max<std::int64_t>(bytes, 1)});
   std::byte* next = block.mutable_data();
   std::vector<WeightPiece> pieces;
+  std::vector<Derived> derived;
   std::vector<std::atomic<std::int64_t>> left(fresh.size());
   for (std::size_t k = 0; k < fresh.size(); ++k) {
     const Fresh& item = fresh[k];
     const WeightPlan& weight = plan.weights[item.index];
-    const std::size_t before = pieces.size();
-    add_pieces(weight, k, item.source, next, pieces);
-    left[k] = static_cast<std::int64_t>(pieces.size() - before);
+    if (item.source) {
+      const std::size_t before = pieces.size();
+      add_pieces(weight, k, *item.source, next, pieces);
+      left[k] = static_cast<std::int64_t>(pieces.size() - before);
+    } else {
+      Derived& from = derived_of(derived, weight);
+      from.targets.push_back({item.index, next});
+      from.bytes += weight.bytes;
+    }
     // Held as members, not by a deleter: the cache's weak pointers would keep that one alive.
     const auto kept = std::make_shared<const Kept>(block.shared_data(), share);
     bytes_[item.index] = {kept, next};
     next += rounded(weight.bytes);
   }
+  std::ranges::stable_sort(derived, std::greater(), &Derived::bytes);
   const auto make = [&](const WeightPiece& piece) {
     write_piece(piece);
     if (fresh[piece.index].source_is_read) return;
     forget_source(piece);
     if (--left[piece.index] == 0) forget_pages(piece.source);
   };
-  pool.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (; begin < end; ++begin) make(pieces[static_cast<std::size_t>(begin)]);
+  const auto derive = [&](const Derived& from) -> Status {
+    const Values& of_graph = values[static_cast<std::size_t>(from.graph)];
+    WeightValues own(of_graph.graph, params_, &of_graph.common);
+    RLX_ASSIGN(const std::optional<Tensor> source, own.take(from.base));
+    RLX_CHECK(source.has_value());
+    std::vector<WeightPiece> parts;
+    for (const auto& [index, memory] : from.targets)
+      add_pieces(plan.weights[index], index, *source, memory, parts);
+    for (const WeightPiece& piece : parts) write_piece(piece);
+    return {};
+  };
+  std::vector<Status> outcomes(derived.size());
+  const auto first_piece = static_cast<std::int64_t>(derived.size());
+  pool.parallel_for(first_piece + static_cast<std::int64_t>(pieces.size()), 1,
+                    [&](std::int64_t at, std::int64_t) {
+                      if (at < first_piece) {
+                        const auto index = static_cast<std::size_t>(at);
+                        outcomes[index] = derive(derived[index]);
+                      } else {
+                        make(pieces[static_cast<std::size_t>(at - first_piece)]);
+                      }
                     });
+  for (Status& outcome : outcomes) RLX_TRY(std::move(outcome));
   for (const Fresh& item : fresh) {
     const std::span<const Tensor> sources =
-        item.parts.empty() ? std::span(&item.source, 1) : std::span(item.parts);
+        item.parts.empty() && item.source ? std::span(&*item.source, 1) : std::span(item.parts);
     if (!item.key.empty()) cache.keep(item.key, bytes_[item.index], sources);
   }
   return {};

@@ -81,6 +81,8 @@ class Weights {
  private:
   struct Fresh;
   struct Kept;
+  struct Values;
+  std::vector<Values> values_of(const Plan& plan, const std::vector<bool>& wanted) const;
   /// Drops the set params that no later call can want in their plain form.
   void forget_params(const Plan& plan);
   /// Sums up what is there and what is missing.
@@ -91,8 +93,8 @@ class Weights {
   static Result<std::shared_ptr<const std::byte>> whole(const WeightPlan& weight,
                                                         const Tensor& source, bool was_set,
                                                         WeightCache& cache);
-  Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, WeightCache& cache,
-                    ThreadPool& pool);
+  Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, std::span<const Values> values,
+                    WeightCache& cache, ThreadPool& pool);
 
   std::shared_ptr<const FlatGraph> graph_;
   std::map<std::string, Tensor> params_;

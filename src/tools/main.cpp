@@ -1,6 +1,9 @@
 // The command: reads the command line, lets the verb act, turns errors into sentences and exit
 // codes.
 #include <fmt/format.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -79,6 +82,11 @@ int run_command(int count, char** arguments) {
 }  // namespace rlx::tools
 
 int main(int count, char** arguments) {
+#if defined(__GLIBC__)
+  // Blocks as large as weights go back to the system when they are freed. By itself the C library
+  // keeps up to twice the largest of them, which is much of a small program's memory.
+  mallopt(M_MMAP_THRESHOLD, 1 << 16);
+#endif
   std::signal(SIGPIPE, SIG_IGN);
   const int code = rlx::tools::run_command(count, arguments);
   // Results that could not be written are no results.
