@@ -25,7 +25,6 @@ import csv
 import glob
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -115,16 +114,10 @@ def rows_of(options, spec, threads, least, known):
 
 def close_refusals(plan):
     """The questions that were refused by less than twice what they would have won."""
-    asked = re.findall(r"([0-9.]+) us by Winograd.*?, ([0-9.]+) us by the direct",
-                       "\n".join(claim["reason"] for claim in plan["claims"]))
-    points = iter(asked)
     for question in plan["questions"]:
-        if question["kind"] == "points":
-            ratio = (lambda pair: float(pair[0]) / float(pair[1]))(next(points))
-        else:
-            lost = question["work_added_ns"]
-            won = question["score_ns"] + lost
-            ratio = lost / won if won > 0 else float("inf")
+        lost = question["work_added_ns"]
+        won = question["score_ns"] + lost
+        ratio = lost / won if won > 0 else float("inf")
         if not question["fused"] and ratio < 2:
             yield question["what"]
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <vector>
 
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
@@ -12,49 +14,55 @@
 namespace rlx {
 namespace {
 
-constexpr std::int64_t taps = 3, points = 4;
+using winograd::taps;
 
-/// G g for three taps of any kind.
-template <class T>
-std::array<T, points> filter_points(const T& a, const T& b, const T& c, const T& half) {
-  const T ends = half * (a + c), middle = half * b;
-  return {a, ends + middle, ends - middle, c};
-}
-
-/// G g G^T.
-template <class T>
-std::array<T, points * points> filter_square(const std::array<T, taps * taps>& g, const T& half) {
-  std::array<std::array<T, points>, taps> columns;
-  for (std::size_t j = 0; j < taps; ++j)
-    columns[j] = filter_points(g[j], g[taps + j], g[2 * taps + j], half);
-  std::array<T, points * points> square;
-  for (std::size_t i = 0; i < points; ++i) {
-    const auto row = filter_points(columns[0][i], columns[1][i], columns[2][i], half);
-    for (std::size_t j = 0; j < points; ++j) square[points * i + j] = row[j];
+/// Rows of the matrix G: (1, x, x^2) / N(x) for each point x, and (0, 0, 1) for infinity.
+std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs) {
+  const std::span<const double> magnitudes = winograd::magnitudes(outputs);
+  std::vector<std::array<double, taps>> rows{{1 / winograd::polynomial(magnitudes)[0], 0, 0}};
+  for (const double p : magnitudes) {
+    double distances = 2 * p * p;
+    for (const double other : magnitudes)
+      if (other != p) distances *= p * p - other * other;
+    rows.push_back({1 / distances, p / distances, p * p / distances});
+    rows.push_back({1 / distances, -p / distances, p * p / distances});
   }
-  return square;
+  rows.push_back({0, 0, 1});
+  return rows;
 }
 
 /// So many filters at once, for the compiler's vectors.
 struct Lanes {
-  static constexpr std::size_t count = 16;
-  std::array<float, count> value;
+  static constexpr std::size_t count = 8;
+  std::array<double, count> value;
   friend Lanes operator+(const Lanes& a, const Lanes& b) {
     Lanes sum;
     for (std::size_t i = 0; i < count; ++i) sum.value[i] = a.value[i] + b.value[i];
     return sum;
   }
-  friend Lanes operator-(const Lanes& a, const Lanes& b) {
-    Lanes difference;
-    for (std::size_t i = 0; i < count; ++i) difference.value[i] = a.value[i] - b.value[i];
-    return difference;
-  }
-  friend Lanes operator*(const Lanes& a, const Lanes& b) {
-    Lanes product;
-    for (std::size_t i = 0; i < count; ++i) product.value[i] = a.value[i] * b.value[i];
-    return product;
-  }
 };
+
+Lanes times(double factor, Lanes x) {
+  for (double& value : x.value) value *= factor;
+  return x;
+}
+
+Value times(double factor, Value x) { return x * x.graph().constant(DType::f64, factor); }
+
+/// G g G^T, row by row.
+template <class T>
+void filter_square(const std::vector<std::array<double, taps>>& rows,
+                   const std::array<T, taps * taps>& g, std::vector<T>& square) {
+  square.clear();
+  const auto product = [](const std::array<double, taps>& row, const T& a, const T& b, const T& c) {
+    return times(row[0], a) + times(row[1], b) + times(row[2], c);
+  };
+  for (const auto& row : rows) {
+    const T first = product(row, g[0], g[3], g[6]), second = product(row, g[1], g[4], g[7]),
+            third = product(row, g[2], g[5], g[8]);
+    for (const auto& column : rows) square.push_back(product(column, first, second, third));
+  }
+}
 
 }  // namespace
 
@@ -64,23 +72,26 @@ struct Rules<op::WinogradFilters> {
   static constexpr std::string_view name = "winograd_filters";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = std::tuple{field("outputs", &A::outputs)};
 
-  static Result<std::vector<Type>> infer(const A&, const InferArgs& args) {
+  static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& w = args[0];
     if (w.dtype != DType::f32 || w.rank() != 4 || w.shape[2] != Dim(taps) ||
         w.shape[3] != Dim(taps))
       return bad_input("The filters of winograd_filters are f32[K, C, 3, 3], not {}.", w.text());
-    return std::vector<Type>{Type{DType::f32, {Dim(points * points), w.shape[1], w.shape[0]}}};
+    if (a.outputs != 2 && a.outputs != 4)
+      return bad_input("The outputs ({}) of winograd_filters are 2 or 4.", a.outputs);
+    const std::int64_t side = a.outputs + taps - 1;
+    return std::vector<Type>{Type{DType::f32, {Dim(side * side), w.shape[1], w.shape[0]}}};
   }
 
-  static Status eval(const A&, const EvalArgs& args) {
+  static Status eval(const A& a, const EvalArgs& args) {
     const TensorView& w = args.in(0);
     const std::int64_t out = w.dims[0], in = w.dims[1];
     const auto* from = reinterpret_cast<const float*>(w.data);
     auto* to = reinterpret_cast<float*>(args.out(0).data);
-    Lanes half;
-    half.value.fill(0.5f);
+    const auto rows = filter_rows(a.outputs);
+    std::vector<Lanes> square;
     constexpr auto lanes = static_cast<std::int64_t>(Lanes::count);
     for (std::int64_t c = 0; c < in; ++c) {
       for (std::int64_t k = 0; k < out; k += lanes) {
@@ -91,7 +102,7 @@ struct Rules<op::WinogradFilters> {
               from + ((k + static_cast<std::int64_t>(lane)) * in + c) * taps * taps;
           for (std::size_t tap = 0; tap < g.size(); ++tap) g[tap].value[lane] = filter[tap];
         }
-        const auto square = filter_square(g, half);
+        filter_square(rows, g, square);
         for (std::size_t point = 0; point < square.size(); ++point)
           std::copy_n(square[point].value.data(), here,
                       to + (static_cast<std::int64_t>(point) * in + c) * out + k);
@@ -100,8 +111,8 @@ struct Rules<op::WinogradFilters> {
     return {};
   }
 
-  static Values body(const A&, Graph& graph, std::span<const Value> inputs) {
-    const Value w = transpose(inputs[0], {2, 3, 1, 0});
+  static Values body(const A& a, Graph&, std::span<const Value> inputs) {
+    const Value w = cast(transpose(inputs[0], {2, 3, 1, 0}), DType::f64);
     const Shape shape{Dim(1), w.shape()[2], w.shape()[3]};
     std::array<Value, taps * taps> g;
     for (std::int64_t tap = 0; tap < taps * taps; ++tap) {
@@ -109,18 +120,22 @@ struct Rules<op::WinogradFilters> {
       const Axes limits{tap / taps + 1, tap % taps + 1, w.shape()[2].value(), w.shape()[3].value()};
       g[static_cast<std::size_t>(tap)] = reshape(slice(w, starts, limits), shape);
     }
-    const auto square = filter_square(g, graph.constant(DType::f32, 0.5));
-    return {concat(Values(square.begin(), square.end()), 0)};
+    Values square;
+    filter_square(filter_rows(a.outputs), g, square);
+    return {cast(concat(square, 0), DType::f32)};
   }
 
-  static OpCost cost(const A&, std::span<const Type* const> inputs, std::span<const Type> results) {
-    return {42 * static_cast<double>(results[0].elements() / (points * points)),
+  static OpCost cost(const A& a, std::span<const Type* const> inputs,
+                     std::span<const Type> results) {
+    // 3 multiply-adds for each entry of G g, and of that with G^T.
+    const double side = static_cast<double>(a.outputs + taps - 1);
+    return {6 * static_cast<double>(results[0].elements()) * (1 + taps / side),
             bytes_of(inputs, results)};
   }
 
   static std::vector<Sample> samples() {
     return {{.op = A{}, .inputs = {Type{DType::f32, {5, 3, 3, 3}}}},
-            {.op = A{}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}}};
+            {.op = A{4}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}}};
   }
 };
 RLX_OP(op::WinogradFilters, "conv")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/op_info.hpp"
+#include "passes/choose_form.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/result.hpp"
@@ -55,12 +56,10 @@ Result<Graph> canonicalise(const Graph& graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
-/// Is the node's second form, a graph by itself, faster than its first?
-using Faster = std::function<bool(const Node&, const Graph& first, const Graph& second)>;
-
-/// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3), where that
-/// is faster. Its results are as exact as the direct sum's, but not the same to the last bit.
-Result<Graph> winograd(const Graph& graph, const Faster& faster);
+/// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3) or F(4x4,
+/// 3x3), where the choice falls on them. The maps behind them that treat all points of a channel
+/// alike come along. Rounding errors are larger than the direct sum's: graph/winograd.hpp.
+Result<Graph> winograd(const Graph& graph, const ChooseForm& choose);
 
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values). Wants canonical

@@ -18,13 +18,12 @@ std::span<const Pass> all_passes() {
   static constexpr auto stack_by_preset = [](const Graph& graph) {
     return stack_products(graph, IoFusionGate::preset(Device::cpu), nullptr);
   };
-  static constexpr auto winograd_always = [](const Graph& graph) {
-    return winograd(graph, [](const Node&, const Graph&, const Graph&) { return true; });
+  static constexpr auto last_of = [](const Node&, const std::vector<ConvolutionForm>& forms) {
+    return forms.size() - 1;
   };
-  static constexpr auto last_form = [](const Graph& graph) {
-    return few_channels(graph, [](const Node&, const std::vector<ConvolutionForm>& forms) {
-      return forms.size() - 1;
-    });
+  static constexpr auto winograd_last = [](const Graph& graph) { return winograd(graph, last_of); };
+  static constexpr auto few_channels_last = [](const Graph& graph) {
+    return few_channels(graph, last_of);
   };
   static constexpr auto wide_groups_of_16 = [](const Graph& graph) {
     return wide_groups(graph, 16);
@@ -40,8 +39,8 @@ std::span<const Pass> all_passes() {
                                 {"wide_groups", wide_groups_of_16},
                                 {"channels_last", channels_last},
                                 {"stack_products", stack_by_preset},
-                                {"few_channels", last_form},
-                                {"winograd", winograd_always},
+                                {"few_channels", few_channels_last},
+                                {"winograd", winograd_last},
                                 {"merge_products", merge_products},
                                 {"simplify", simplify},
                                 {"merge_equal", merge_equal},

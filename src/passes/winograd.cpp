@@ -1,52 +1,96 @@
-// Convolutions with 3x3 windows by Winograd's minimal filtering F(2x2, 3x3): transforms of tiles
-// around one product for each of 16 points, 2.25 times fewer multiplications (Lavin and Gray, arXiv
-// 1509.09308). Rounding errors are as those of the direct sum; F(4x4, 3x3) has ten times larger
-// ones.
+// Convolutions with 3x3 windows by Winograd's minimal filtering F(m x m, 3x3): transforms of tiles
+// around one product for each of (m + 2)^2 points; 2.25 times fewer multiplications with m = 2, 4
+// times with m = 4. The points and their rounding errors: graph/winograd.hpp, docs/adr/0031.
 #include "graph/winograd.hpp"
 
-#include <algorithm>
-#include <array>
+#include <fmt/format.h>
 
-#include "graph/weight_only.hpp"
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "passes/channel_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
 namespace rlx::passes {
 namespace {
 
-constexpr std::int64_t outputs = 2, taps = 3, points = outputs + taps - 1;
+using winograd::taps;
 
-template <std::size_t N>
-using Square = std::array<std::array<Value, N>, N>;
+constexpr std::int64_t tile_sizes[] = {2, 4};
 
-/// B^T d: the image along one axis.
-std::array<Value, points> image_points(const std::array<Value, points>& d) {
-  return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+using Square = std::vector<Values>;
+using Finish = std::function<Result<Value>(Value)>;
+
+Value times(double factor, Value x) {
+  return factor == 1 ? x : x * x.graph().constant(DType::f32, factor);
 }
 
-/// A^T m: the outputs along one axis.
-std::array<Value, outputs> output_points(const std::array<Value, points>& m) {
-  return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
+/// sum + factor * x.
+Value plus(Value sum, double factor, Value x) {
+  return factor < 0 ? sum - times(-factor, x) : sum + times(factor, x);
+}
+
+/// The polynomial, whose first coefficient is 1, with d[first + 2k] for z^k.
+Value evaluated(const std::vector<double>& polynomial, const Values& d, std::size_t first) {
+  std::size_t k = polynomial.size() - 1;
+  Value sum = d[first + 2 * k];
+  while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
+  return sum;
+}
+
+/// B^T d, the image along one axis. The row of a point x holds the coefficients of the product of
+/// all (t - y) for the other points y; those of p and -p have the same even and odd parts.
+Values image_points(const Values& d, std::span<const double> magnitudes) {
+  Values points{evaluated(winograd::polynomial(magnitudes), d, 0)};
+  for (std::size_t i = 0; i < magnitudes.size(); ++i) {
+    const std::vector<double> others = winograd::polynomial(magnitudes, i);
+    const Value even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
+    points.push_back(plus(even, magnitudes[i], odd));
+    points.push_back(plus(even, -magnitudes[i], odd));
+  }
+  points.push_back(evaluated(winograd::polynomial(magnitudes), d, 1));
+  return points;
+}
+
+/// A^T m, the outputs along one axis: output i is the sum of x^i m over the points x.
+Values output_points(const Values& m, std::span<const double> magnitudes) {
+  const std::size_t outputs = 2 * magnitudes.size();
+  Values even, odd;  // of p and -p
+  for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
+    even.push_back(m[k] + m[k + 1]);
+    odd.push_back(m[k] - m[k + 1]);
+  }
+  Values results;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    const Values& pairs = i % 2 == 0 ? even : odd;
+    const auto factor = [&](std::size_t k) {
+      return std::pow(magnitudes[k], static_cast<double>(i));
+    };
+    Value sum = times(factor(0), pairs[0]);
+    for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
+    if (i == 0) sum = sum + m[0];
+    if (i + 1 == outputs) sum = sum + m.back();
+    results.push_back(sum);
+  }
+  return results;
 }
 
 /// The transform along the columns, then along the rows.
-template <std::size_t To, class Transform>
-Square<To> both_ways(const Square<points>& square, Transform transform) {
-  std::array<std::array<Value, points>, To> half;
-  for (std::size_t j = 0; j < points; ++j) {
-    const auto column = transform({square[0][j], square[1][j], square[2][j], square[3][j]});
-    for (std::size_t i = 0; i < To; ++i) half[i][j] = column[i];
+template <class Transform>
+Square both_ways(const Square& square, const Transform& transform) {
+  Square half;
+  for (std::size_t j = 0; j < square.size(); ++j) {
+    Values column;
+    for (const Values& row : square) column.push_back(row[j]);
+    const Values made = transform(column);
+    half.resize(made.size());
+    for (std::size_t i = 0; i < made.size(); ++i) half[i].push_back(made[i]);
   }
-  Square<To> whole;
-  for (std::size_t i = 0; i < To; ++i) whole[i] = transform(half[i]);
+  Square whole;
+  for (const Values& row : half) whole.push_back(transform(row));
   return whole;
-}
-
-template <std::size_t N>
-Values flat(const Square<N>& square) {
-  Values values;
-  for (const auto& row : square) values.insert(values.end(), row.begin(), row.end());
-  return values;
 }
 
 bool all_are(const Axes& axes, std::int64_t value) {
@@ -55,57 +99,76 @@ bool all_are(const Axes& axes, std::int64_t value) {
 
 /// What the rewrite needs to know of a convolution.
 struct Sizes {
+  std::int64_t outputs;                         ///< rows and columns of a tile of the result
   std::int64_t images, in, out, height, width;  ///< of the result
   std::int64_t image_height, image_width, top, left;
+  std::int64_t side() const { return outputs + taps - 1; }
   std::int64_t down() const { return (height + outputs - 1) / outputs; }
   std::int64_t across() const { return (width + outputs - 1) / outputs; }
+  std::span<const double> magnitudes() const { return winograd::magnitudes(outputs); }
 };
 
-/// [16, images * tiles, C]: the points of every tile of the image.
+/// [n * n, images * tiles, C]: the points of every tile of the image.
 Value tiles(Value x, const Sizes& s) {
   // Axes of size 1 in front: the points lie side by side along it.
-  const std::int64_t bottom = s.down() * outputs + taps - 1 - s.image_height - s.top;
-  const std::int64_t right = s.across() * outputs + taps - 1 - s.image_width - s.left;
+  const std::int64_t bottom = s.down() * s.outputs + taps - 1 - s.image_height - s.top;
+  const std::int64_t right = s.across() * s.outputs + taps - 1 - s.image_width - s.left;
   const Value image = pad(x, {0, s.top, s.left, 0}, {0, bottom, right, 0});
-  Square<points> d;
-  for (std::int64_t i = 0; i < points; ++i) {
-    for (std::int64_t j = 0; j < points; ++j) {
-      const Value part = slice(
-          image, {0, i, j, 0},
-          {s.images, i + (s.down() - 1) * outputs + 1, j + (s.across() - 1) * outputs + 1, s.in},
-          {1, outputs, outputs, 1});
-      d[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = unsqueeze(part, {0});
+  Square d;
+  for (std::int64_t i = 0; i < s.side(); ++i) {
+    Values row;
+    for (std::int64_t j = 0; j < s.side(); ++j) {
+      const Value part = slice(image, {0, i, j, 0},
+                               {s.images, i + (s.down() - 1) * s.outputs + 1,
+                                j + (s.across() - 1) * s.outputs + 1, s.in},
+                               {1, s.outputs, s.outputs, 1});
+      row.push_back(unsqueeze(part, {0}));
     }
+    d.push_back(std::move(row));
   }
-  const Value all = concat(flat(both_ways<points>(d, image_points)), 0);
-  return reshape(all, {Dim(points * points), Dim(s.images * s.down() * s.across()), Dim(s.in)});
+  Values all;
+  for (const Values& row :
+       both_ways(d, [&](const Values& line) { return image_points(line, s.magnitudes()); }))
+    all.insert(all.end(), row.begin(), row.end());
+  return reshape(concat(all, 0),
+                 {Dim(s.side() * s.side()), Dim(s.images * s.down() * s.across()), Dim(s.in)});
 }
 
-/// The result [N, H, W, K] of the products [16, images * tiles, K].
-Value assembled(Value products, const Sizes& s) {
+/// The result [N, H, W, K] of the products [n * n, images * tiles, K], its parts finished.
+Result<Value> assembled(Value products, const Sizes& s, const Finish& finish) {
   const Shape tile_shape{Dim(s.images), Dim(s.down()), Dim(1), Dim(s.across()), Dim(1), Dim(s.out)};
-  Square<points> m;
-  for (std::int64_t i = 0; i < points; ++i) {
-    for (std::int64_t j = 0; j < points; ++j) {
-      const std::int64_t point = i * points + j;
+  Square m;
+  for (std::int64_t i = 0; i < s.side(); ++i) {
+    Values row;
+    for (std::int64_t j = 0; j < s.side(); ++j) {
+      const std::int64_t point = i * s.side() + j;
       const Value part =
           slice(products, {point, 0, 0}, {point + 1, s.images * s.down() * s.across(), s.out});
-      m[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = reshape(part, tile_shape);
+      row.push_back(reshape(part, tile_shape));
     }
+    m.push_back(std::move(row));
   }
   Values rows;
-  for (const auto& row : both_ways<outputs>(m, output_points))
-    rows.push_back(concat(Values(row.begin(), row.end()), 4));
-  const Value whole = reshape(concat(rows, 2), {Dim(s.images), Dim(s.down() * outputs),
-                                                Dim(s.across() * outputs), Dim(s.out)});
+  for (Values& row :
+       both_ways(m, [&](const Values& line) { return output_points(line, s.magnitudes()); })) {
+    for (Value& part : row) {
+      RLX_ASSIGN(part, finish(part));
+    }
+    rows.push_back(concat(row, 4));
+  }
+  const Value whole = reshape(concat(rows, 2), {Dim(s.images), Dim(s.down() * s.outputs),
+                                                Dim(s.across() * s.outputs), Dim(s.out)});
   return slice(whole, {0, 0, 0, 0}, {s.images, s.height, s.width, s.out});
 }
 
-Value by_points(Value x, Value w, const op::Conv& conv) {
+/// The convolution by tiles of outputs x outputs, what follows it done by `finish`.
+Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t outputs,
+                        const Finish& finish) {
   const Dims image = x.type().dims(), filter = w.type().dims();
   const auto low = [&](std::size_t i) { return conv.pad_low.empty() ? 0 : conv.pad_low[i]; };
   const auto high = [&](std::size_t i) { return conv.pad_high.empty() ? 0 : conv.pad_high[i]; };
-  const Sizes s{.images = image[0],
+  const Sizes s{.outputs = outputs,
+                .images = image[0],
                 .in = image[3],
                 .out = filter[3],
                 .height = image[1] + low(0) + high(0) - taps + 1,
@@ -114,8 +177,9 @@ Value by_points(Value x, Value w, const op::Conv& conv) {
                 .image_width = image[2],
                 .top = low(0),
                 .left = low(1)};
-  const Value filters = x.graph().add_one(op::WinogradFilters{}, {transpose(w, {3, 2, 0, 1})});
-  return assembled(matmul(tiles(x, s), filters), s);
+  const Value filters =
+      x.graph().add_one(op::WinogradFilters{outputs}, {transpose(w, {3, 2, 0, 1})});
+  return assembled(matmul(tiles(x, s), filters), s, finish);
 }
 
 bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
@@ -127,32 +191,98 @@ bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
          node.results[0].elements() > 0 && w.dims()[0] == taps && w.dims()[1] == taps;
 }
 
-/// The convolution alone, with the bias and activation that most have, as a graph of its own.
-Graph alone(const Graph& graph, const Node& node, const op::Conv& conv, bool with_points) {
+/// The convolution alone, with the bias and activation that most have, as a graph of its own;
+/// `outputs` 0: as it is.
+Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
+                    std::int64_t outputs) {
   Graph result;
   const Value x = result.input("x", f32, graph.type(node.inputs[0]).shape);
   const Dims filter = graph.type(node.inputs[1]).dims();
   const Value w = result.param("w", f32, filter), bias = result.param("b", f32, {filter[3]});
-  const Value y = with_points ? by_points(x, w, conv) : result.add_one(conv, {x, w});
-  result.output("y", relu(y + bias));
+  const Finish finish = [&](Value y) -> Result<Value> { return relu(y + bias); };
+  if (outputs == 0) {
+    RLX_ASSIGN(const Value y, finish(result.add_one(conv, {x, w})));
+    result.output("y", y);
+  } else {
+    RLX_ASSIGN(const Value y, by_points(x, w, conv, outputs, finish));
+    result.output("y", y);
+  }
   return result;
+}
+
+Result<std::vector<ConvolutionForm>> forms_of(const Graph& graph, const Node& node,
+                                              const op::Conv& conv) {
+  std::vector<ConvolutionForm> forms(1);
+  RLX_ASSIGN(Graph direct, alone(graph, node, conv, 0));
+  forms[0] = {.what = "by the direct sum", .graph = std::move(direct)};
+  for (const std::int64_t outputs : tile_sizes) {
+    RLX_ASSIGN(Graph points, alone(graph, node, conv, outputs));
+    const std::int64_t side = outputs + taps - 1;
+    forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
+                     .graph = std::move(points),
+                     .weights = static_cast<double>(side * side) / (taps * taps),
+                     .price = fmt::format("errors up to {} of the result's deviation",
+                                          winograd::error_of(outputs))});
+  }
+  return forms;
+}
+
+/// A convolution that becomes products of points, and the maps that its parts take along.
+struct Found {
+  std::int32_t conv = -1;
+  std::vector<std::int32_t> maps;
+  std::int64_t outputs = 0;
+};
+
+Result<std::map<std::int32_t, Found>> find(const Graph& graph, const ChooseForm& choose) {
+  const ChannelMaps maps(graph);
+  std::map<std::int32_t, Found> found;  // by their last node
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const auto* conv = node.op.as<op::Conv>();
+    if (!conv || !fits(graph, node, *conv) || !maps.is_weight_only(node.inputs[1])) continue;
+    RLX_ASSIGN(const auto forms, forms_of(graph, node, *conv));
+    const std::size_t chosen = choose(node, forms);
+    if (chosen == 0) continue;
+    const auto index = static_cast<std::int32_t>(i);
+    Found here{index, maps.behind(index, 3), tile_sizes[chosen - 1]};
+    const std::int32_t last = here.maps.empty() ? index : here.maps.back();
+    found.emplace(last, std::move(here));
+  }
+  return found;
+}
+
+Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
+  const Node& node = rewriter.source().nodes()[static_cast<std::size_t>(found.conv)];
+  const auto operand = [](Value of_channels) {
+    const std::int64_t count = of_channels.type().elements();
+    return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
+  };
+  const Values inputs = rewriter.values_of(node);
+  return by_points(inputs[0], inputs[1], *node.op.as<op::Conv>(), found.outputs, [&](Value part) {
+    return add_maps(rewriter, found.conv, found.maps, part, operand);
+  });
 }
 
 }  // namespace
 
-Result<Graph> winograd(const Graph& graph, const Faster& faster) {
-  const std::vector<bool> weight_only = weight_only_nodes(graph);
-  return rewrite(
-      graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-        const auto* conv = node.op.as<op::Conv>();
-        if (!conv || !fits(graph, node, *conv)) return false;
-        if (!weight_only[static_cast<std::size_t>(node.inputs[1].node)]) return false;
-        if (!faster(node, alone(graph, node, *conv, false), alone(graph, node, *conv, true)))
-          return false;
-        const Values operands = rewriter.values_of(node);
-        rewriter.replace(index, Values{by_points(operands[0], operands[1], *conv)});
-        return true;
-      });
+Result<Graph> winograd(const Graph& graph, const ChooseForm& choose) {
+  try {
+    RLX_ASSIGN(const auto found, find(graph, choose));
+    if (found.empty()) return graph;
+    RLX_ASSIGN(
+        const Graph made,
+        rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node&) -> Result<bool> {
+          const auto here = found.find(index);
+          if (here == found.end()) return false;
+          RLX_ASSIGN(const Value y, rewritten(rewriter, here->second));
+          rewriter.replace(index, Values{y});
+          return true;
+        }));
+    return drop_dead(made);
+  } catch (const Exception& exception) {
+    return exception.error();
+  }
 }
 
 }  // namespace rlx::passes

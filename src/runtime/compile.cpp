@@ -204,12 +204,9 @@ Result<Graph> Lowering::region_forms(const Graph& graph, const passes::Precision
   }
   RLX_ASSIGN(result, passes::channels_last(result));
   if (reorders() && options.precision == Precision::f32) {
-    RLX_ASSIGN(result, passes::few_channels(result, [&](const auto&... asked) {
-                 return forms.of_few_channels(asked...);
-               }));
-    RLX_ASSIGN(result, passes::winograd(result, [&](const auto&... asked) {
-                 return forms.by_points(asked...);
-               }));
+    const auto fastest = [&](const auto&... asked) { return forms.fastest(asked...); };
+    RLX_ASSIGN(result, passes::few_channels(result, fastest));
+    RLX_ASSIGN(result, passes::winograd(result, fastest));
   }
   RLX_ASSIGN(result, passes::simplify(result));
   RLX_ASSIGN(result, passes::merge_equal(result));

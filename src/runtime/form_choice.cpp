@@ -15,9 +15,6 @@ namespace {
 /// Other forms mean more to prepare, and often more kernels: a small gain is not worth it.
 constexpr double least_gain = 1.1;
 
-/// 16 points for 9 taps.
-constexpr double weights_of_points = 16.0 / 9;
-
 double weight_bytes(const Graph& graph) {
   double bytes = 0;
   for (const Node& node : graph.nodes()) {
@@ -63,41 +60,17 @@ Result<double> FormChoice::predicted(const Graph& graph, const std::string& name
   return *known->second - weight_bytes * nearer_;
 }
 
-bool FormChoice::by_points(const Node& node, const Graph& direct, const Graph& points) {
-  const double weights = weight_bytes(direct);
-  const std::string layer = print(direct);
-  const Result<double> first = predicted(direct, layer, weights),
-                       second = predicted(points, layer + "points", weights * weights_of_points);
-  if (!first.ok() || !second.ok()) return false;
-  FusionQuestion asked{
-      .what = fmt::format("write conv ({}) as products of points", points_asked_++),
-      .kind = "points",
-      .before = profile_graph_io(direct),
-      .after = profile_graph_io(points),
-      .score_ns = *first - *second * least_gain};
-  const bool taken = answer_to(asked.what, given_, asked.score_ns > 0);
-  asked.fused = taken;
-  questions.push_back(std::move(asked));
-  if (taken) direct_bytes_ += weights;
-  claims.push_back(
-      {std::string(node.op.name()), node.origin, taken,
-       fmt::format("{}: {:.1f} us by Winograd's F(2x2, 3x3), {:.1f} us by the direct sum",
-                   taken ? "as 16 products, weights 1.8 times as large" : "directly",
-                   *second * 1e-3, *first * 1e-3)});
-  return taken;
-}
-
 void FormChoice::claim_memory() {
   if (direct_bytes_ == 0) return;
   claims.push_back(
       {"memory", "", true,
-       fmt::format("given for speed: weights of convolutions by points are {:.1f} MB, and would "
-                   "be {:.1f} MB for direct sums (exact keeps those)",
-                   direct_bytes_ * weights_of_points * 1e-6, direct_bytes_ * 1e-6)});
+       fmt::format("given for speed: weights of convolutions in other forms are {:.1f} MB, and "
+                   "would be {:.1f} MB for direct sums (exact keeps those)",
+                   form_bytes_ * 1e-6, direct_bytes_ * 1e-6)});
 }
 
-std::size_t FormChoice::of_few_channels(const Node& node,
-                                        const std::vector<passes::ConvolutionForm>& forms) {
+std::size_t FormChoice::fastest(const Node& node,
+                                const std::vector<passes::ConvolutionForm>& forms) {
   const double weights = weight_bytes(forms[0].graph);
   const std::string layer = print(forms[0].graph);
   const Result<double> direct = predicted(forms[0].graph, layer, weights);
@@ -106,7 +79,7 @@ std::size_t FormChoice::of_few_channels(const Node& node,
   double least = *direct;
   std::string times = fmt::format("{:.1f} us {}", *direct * 1e-3, forms[0].what);
   std::vector<FusionQuestion> asked(forms.size());
-  const int number = few_asked_++;
+  const int number = asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
     const Result<double> time =
         predicted(forms[i].graph, layer + forms[i].what, weights * forms[i].weights);
@@ -129,6 +102,12 @@ std::size_t FormChoice::of_few_channels(const Node& node,
     if (asked[i].what.empty()) continue;
     asked[i].fused = i == best;
     questions.push_back(std::move(asked[i]));
+  }
+  if (!forms[best].price.empty()) times += "; " + forms[best].price;
+  if (forms[best].weights > 1) {
+    direct_bytes_ += weights;
+    form_bytes_ += weights * forms[best].weights;
+    times += fmt::format("; weights {:.1f} times as large", forms[best].weights);
   }
   claims.push_back({std::string(node.op.name()), node.origin, best > 0,
                     fmt::format("{}: {}", forms[best].what, times)});

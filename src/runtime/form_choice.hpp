@@ -8,7 +8,7 @@
 
 #include "backends/backend.hpp"
 #include "graph/questions.hpp"
-#include "passes/few_channels.hpp"
+#include "passes/choose_form.hpp"
 #include "rlx/cost.hpp"
 
 namespace rlx {
@@ -19,11 +19,8 @@ class FormChoice {
   /// `whole`: the program that the convolutions are part of.
   FormChoice(const Backend& backend, int threads, const GivenAnswers& given, const Graph& whole);
 
-  /// Are products of points faster than the direct sum?
-  bool by_points(const Node& node, const Graph& direct, const Graph& points);
-
   /// The fastest form; 0 for the first one, the convolution as it is.
-  std::size_t of_few_channels(const Node& node, const std::vector<passes::ConvolutionForm>& forms);
+  std::size_t fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms);
 
   /// Adds what the forms that were taken cost in memory, where they do.
   void claim_memory();
@@ -41,8 +38,8 @@ class FormChoice {
   const GivenAnswers& given_;
   const double nearer_;  ///< what a byte of weights takes less than predicted, in ns
   std::map<std::string, Result<double>> known_;
-  double direct_bytes_ = 0;  ///< weights of the convolutions that became products of points
-  int points_asked_ = 0, few_asked_ = 0;
+  double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
+  int asked_ = 0;
 };
 
 }  // namespace rlx
