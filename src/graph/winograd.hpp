@@ -34,7 +34,7 @@ inline std::span<const double> magnitudes(std::int64_t outputs) {
 
 /// Largest error beside the deviation of all results, images positive: see docs/adr/0031.
 inline constexpr std::string_view error_of(std::int64_t outputs) {
-  return outputs == 2 ? "2.4e-6" : "1.7e-5";
+  return outputs == 2 ? "2.4e-6" : "1.3e-5";
 }
 
 /// Coefficients of the product of (z - p^2) over all p but number `without`, that of z^0 first.
