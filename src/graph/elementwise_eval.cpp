@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/half.hpp"
+#include "graph/elementwise_blocks.hpp"
 #include "graph/op_info.hpp"
 
 namespace rlx {
@@ -410,32 +411,6 @@ DType operand_dtype(const std::vector<ScalarNode>& nodes, const ScalarNode& node
   return nodes[static_cast<std::size_t>(id)].dtype;
 }
 
-template <class T>
-void widen_bytes(const TensorView& from, const MutableTensorView& to) {
-  const std::int64_t count = to.elements();
-  for (std::int64_t i = 0; i < count; ++i)
-    write(to.data, i, static_cast<std::int32_t>(read<T>(from.data, i)));
-}
-
-/// A cast of bytes to i32, which quantised weights go through: a plain loop does it.
-bool widened_bytes(const std::vector<ScalarNode>& nodes, const EvalArgs& args) {
-  if (nodes.size() != 2 || nodes[0].op != ScalarOp::load || nodes[1].op != ScalarOp::cast)
-    return false;
-  const MutableTensorView& out = args.out(0);
-  if (nodes[1].dtype != DType::i32 || out.dtype != DType::i32) return false;
-  if (args.inputs.size() != 1 || !std::equal(args.inputs[0].dims.begin(), args.inputs[0].dims.end(),
-                                             out.dims.begin(), out.dims.end()))
-    return false;
-  if (nodes[0].dtype == DType::i8) {
-    widen_bytes<std::int8_t>(args.inputs[0], out);
-  } else if (nodes[0].dtype == DType::u8) {
-    widen_bytes<std::uint8_t>(args.inputs[0], out);
-  } else {
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Status evaluate_elementwise(const OpInfo& info, const void* attributes, const EvalArgs& args) {
@@ -453,7 +428,7 @@ Status evaluate_elementwise(const OpInfo& info, const void* attributes, const Ev
     data.push_back(args.inputs[i].data);
   }
   const ScalarValue result = info.scalar(attributes, builder, operands);
-  if (widened_bytes(nodes, args)) return {};
+  if (evaluate_in_blocks(nodes, result.id(), args)) return {};
   std::vector<ScalarDatum> values(nodes.size());
   const std::int64_t count = args.out(0).elements();
   for (std::int64_t point = 0; point < count; ++point) {

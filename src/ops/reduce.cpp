@@ -1,7 +1,10 @@
 // Reductions over axes, positions of extremes, and running reductions.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <type_traits>
 
 #include "base/element.hpp"
 #include "graph/rules.hpp"
@@ -122,9 +125,56 @@ T finished(Reduction kind, Wide<T> value, std::int64_t count) {
   }
 }
 
+template <class Visit>
+void with_kind(Reduction kind, const Visit& visit) {
+  const auto as = [&]<Reduction constant> { visit(std::integral_constant<Reduction, constant>{}); };
+  switch (kind) {
+    case Reduction::prod: return as.template operator()<Reduction::prod>();
+    case Reduction::any: return as.template operator()<Reduction::any>();
+    case Reduction::all: return as.template operator()<Reduction::all>();
+    case Reduction::min: return as.template operator()<Reduction::min>();
+    case Reduction::max: return as.template operator()<Reduction::max>();
+    default: return as.template operator()<Reduction::sum>();  // mean too
+  }
+}
+
+// x as [outer, count, inner], reduced over the middle: `count` rows into one, a stretch at a time
+// that stays in the cache. Columns of weights are reduced like this.
+template <class T>
+void reduce_rows(Reduction kind, const TensorView& x, std::int64_t count, std::int64_t inner,
+                 T* results) {
+  constexpr std::int64_t stretch = 256;
+  std::array<Wide<T>, stretch> sums;
+  const std::int64_t outer = x.elements() / (count * inner);
+  with_kind(kind, [&](auto constant) {
+    for (std::int64_t o = 0; o < outer; ++o) {
+      for (std::int64_t first = 0; first < inner; first += stretch) {
+        const std::int64_t width = std::min(stretch, inner - first);
+        sums.fill(start_value<T>(kind, x.dtype));
+        const T* row = x.as<T>() + o * count * inner + first;
+        for (std::int64_t r = 0; r < count; ++r, row += inner) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            Wide<T>& sum = sums[static_cast<std::size_t>(i)];
+            sum = combine(constant, sum, widen(row[i]));
+          }
+        }
+        for (std::int64_t i = 0; i < width; ++i)
+          results[o * inner + first + i] =
+              finished<T>(kind, sums[static_cast<std::size_t>(i)], count);
+      }
+    }
+  });
+}
+
 template <class T>
 void reduce_elements(Reduction kind, const TensorView& x, const Axes& axes,
                      const MutableTensorView& out) {
+  const bool neighbours = !axes.empty() && axes.back() - axes.front() + 1 == std::ssize(axes);
+  if (neighbours && x.elements() > 0) {
+    const std::int64_t inner = count_from(x.dims, axes.back() + 1);
+    const std::int64_t count = count_from(x.dims, axes.front()) / inner;
+    return reduce_rows(kind, x, count, inner, out.as<T>());
+  }
   const ReductionWalk walk = walk_of(x.dims, axes);
   const std::int64_t count = element_count(walk.reduced);
   const T* elements = x.as<T>();

@@ -28,10 +28,12 @@ class WeightValues {
   /// The value, for the only use of it; drops what was computed on the way.
   Result<std::optional<Tensor>> take(ValueId id);
 
+  /// Announces one use of the value. It stays, as nobody says when that use is over.
+  void announce(ValueId id);
+
   std::string missing;
 
  private:
-  void announce(ValueId id);
   void release(ValueId id);
   const std::vector<Tensor>* known(ValueId id) const;
   std::optional<Tensor> param_value(const op::Param& param);

@@ -202,21 +202,28 @@ struct Weights::Values {
     const ValueId base = weight.view.base;
     return weight.experts == 0 && !is_whole(weight) && !is_leaf(base) && !owners.is_common(base);
   }
-  /// Computes the common values below one that is not; false where a param is missing.
-  Result<bool> prepare(ValueId base) {
+  /// The leaves and common values that a value is made of: itself, where it is one.
+  std::vector<ValueId> common_below(ValueId base) const {
+    std::vector<ValueId> found, left{base};
     std::set<ValueId> seen{base};
-    std::vector<ValueId> left{base};
     while (!left.empty()) {
       const ValueId id = left.back();
       left.pop_back();
       if (is_leaf(id) || owners.is_common(id)) {
-        RLX_ASSIGN(const std::optional<Tensor> value, common.value(id));
-        if (!value) return false;
+        found.push_back(id);
         continue;
       }
       const auto& inputs = graph.node(id).inputs;
       for (auto input = inputs.rbegin(); input != inputs.rend(); ++input)
         if (input->node >= 0 && seen.insert(*input).second) left.push_back(*input);
+    }
+    return found;
+  }
+  /// Computes the common values below one that is not; false where a param is missing.
+  Result<bool> prepare(ValueId base) {
+    for (const ValueId id : common_below(base)) {
+      RLX_ASSIGN(const std::optional<Tensor> value, common.value(id));
+      if (!value) return false;
     }
     return true;
   }
@@ -235,6 +242,13 @@ std::vector<Weights::Values> Weights::values_of(const Plan& plan,
     } else {
       owners.add(weight.view.base);
     }
+  }
+  // What weights are made of stays; what is computed on the way there goes behind its last use.
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    if (!wanted[i]) continue;
+    Values& of_graph = values[static_cast<std::size_t>(plan.weights[i].graph)];
+    for (const ValueId id : of_graph.common_below(plan.weights[i].view.base))
+      of_graph.common.announce(id);
   }
   return values;
 }
