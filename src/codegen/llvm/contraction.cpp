@@ -173,11 +173,8 @@ class ContractionEmitter {
     if (copy_lines_) return emit_segments(item);
     const auto [batch, column_block, group] = parts_of(item);
     batch_ = batch;
-    first_block_ = builder_.CreateMul(group, builder_.getInt64(plan_.group_blocks));
-    last_block_ = builder_.CreateBinaryIntrinsic(
-        llvm::Intrinsic::smin,
-        builder_.CreateAdd(first_block_, builder_.getInt64(plan_.group_blocks)),
-        builder_.getInt64(plan_.row_blocks));
+    first_block_ = first_block_of(group);
+    last_block_ = first_block_of(builder_.CreateAdd(group, builder_.getInt64(1)));
     emit_batch_bases();
     if (!plan_.whole_rows) return emit_column_block(column_block);
     emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.column_blocks), 1,
@@ -200,6 +197,12 @@ class ContractionEmitter {
     const Values sums = emit_linear_sums(emitter_, batch_, extents, {a_steps, b_steps}, {0, 0});
     a_batch_ = bytes_at(a_, sums[0]);
     b_batch_ = bytes_at(b_, sums[1]);
+  }
+
+  /// Groups differ by one block at most: half of them have half of the blocks.
+  Value* first_block_of(Value* group) {
+    Value* blocks = builder_.CreateMul(group, builder_.getInt64(plan_.row_blocks));
+    return builder_.CreateUDiv(blocks, builder_.getInt64(plan_.row_groups));
   }
 
   /// First row of a row block.

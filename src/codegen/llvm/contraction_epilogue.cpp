@@ -48,7 +48,8 @@ bool ContractionContext::pads(const loop::Access& access) const {
 }
 
 bool ContractionContext::register_epilogue() const {
-  constexpr std::size_t most_operations = 6;
+  // Sums of bytes are converted and scaled by row and by column before anything else.
+  const std::size_t most_operations = contraction.accumulator == DType::i32 ? 8 : 6;
   if (contraction.stores.empty()) return false;
   if (plan.tail() && !emitter.machine.masks) {
     // Masked loads cost little, masked stores much; rows with room for all of a block need none.

@@ -263,6 +263,8 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
     constexpr std::int64_t cached_elements = 65536;
     const std::int64_t most_rows = std::max<std::int64_t>(1, cached_elements / plan.columns);
     groups = std::max(groups, (plan.rows + most_rows - 1) / most_rows);
+    // An odd one out would keep one of two workers waiting.
+    if (!copies && groups > 1 && others % 2 == 1) groups += groups % 2;
   }
   groups = std::clamp<std::int64_t>(groups, 1, plan.row_blocks);
   plan.group_blocks = (plan.row_blocks + groups - 1) / groups;
@@ -281,7 +283,8 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
     plan.group_blocks = std::max(plan.group_blocks, least_blocks);
   }
   plan.group_blocks = std::min(plan.group_blocks, plan.row_blocks);
-  plan.row_groups = (plan.row_blocks + plan.group_blocks - 1) / plan.group_blocks;
+  plan.row_groups =
+      plan.whole_rows ? groups : (plan.row_blocks + plan.group_blocks - 1) / plan.group_blocks;
   plan.work_items = plan.row_groups * others;
 }
 
