@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/kernel_work.hpp"
+#include "cost/overlap.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -51,7 +52,7 @@ class ContractionCost {
     constexpr double ahead = 1.5;
     work.beside = std::min(1.0, ahead * work.beside);
     if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
-    work.far_beside = 0.4;
+    work.far_beside = overlap_of(model_).far_beside;
   }
 
  private:

@@ -105,13 +105,15 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     width = wide ? 2 : 1;
     model.cycle = 0.272;
     // 32 bytes a cycle either way between L1 and L2.
-    model.read = {210, 117, 100, 29};
-    model.write = {118, 116, 98, 27};
+    model.read = {210, 120, 100, 29};
+    model.write = {118, 120, 98, 27};
     model.kernel = 2.4;
+    model.loop = 0.2;
     model.memory_all = 55;
     model.l3_all = 195;
-    model.gather_lane_ns = 0.36;
+    model.gather_lane_ns = 0.28;
     model.narrow_ns = 1.05;
+    model.code_line = {0, 0.1, 2, 3};
   } else if (cpu.features.neon) {
     name = "AArch64";
     model.cycle = 0.35;

@@ -62,9 +62,8 @@ class NestCost : public NestLines {
   /// The same of a vector of indices of 64 bits.
   static constexpr double lane_index_cycles = 11;
   static constexpr double first_share = 0.7;
-  /// ns that the start of a row of a map takes, at most and for each of its vectors: the streams
-  /// begin anew.
-  static constexpr double longest_start = 9, start_of_vector = 0.35;
+  /// ns that the start of a row of a map takes, at most: the streams begin anew.
+  static constexpr double longest_start = 9;
 
   void add_access(Body& body, const loop::Access& access, bool store, int number,
                   double shared) const {
@@ -380,8 +379,10 @@ class NestCost : public NestLines {
     // The first results take as long as their chain of operations.
     overhead_ += first_share * last.depth * model_.cycle;
     if (turning_) add_tail_of_tiles(last, w);
-    if (plan_.levels == 0 && !turning_ && w.rows > 1)
-      starts_ += broken_rows(w.rows) * std::min(longest_start, start_of_vector * w.vectors);
+    if (plan_.levels == 0 && !turning_ && w.rows > 1) {
+      const double start = overlap_of(model_).vector_start * w.vectors;
+      starts_ += broken_rows(w.rows) * std::min(longest_start, start);
+    }
     compute_ += w.rows * w.vectors * kept;
     if (last.once.stores > 0) compute_ += w.rows * last.once.ns(model_);
   }

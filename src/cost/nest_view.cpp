@@ -52,7 +52,7 @@ double NestView::step_ns(const ScalarNode& node) const {
       return is_float(node.dtype) && nest_.nodes[at(node.a)].op == ScalarOp::mul ? 0 : one;
     // NaN wins: a comparison, a test, a selection.
     case ReduceKind::min:
-    case ReduceKind::max: return is_float(node.dtype) ? 2.5 * one : one;
+    case ReduceKind::max: return is_float(node.dtype) ? overlap_of(model_).max_steps * one : one;
     case ReduceKind::argmin:
     case ReduceKind::argmax: return 6 * one;
     default: return one;

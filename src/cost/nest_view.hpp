@@ -6,6 +6,7 @@
 
 #include "codegen/llvm/nest_plan.hpp"
 #include "cost/kernel_work.hpp"
+#include "cost/overlap.hpp"
 
 namespace rlx::cost {
 
@@ -33,7 +34,8 @@ struct Body {
     const double load_ns = loads / model.loads_per_cycle * model.cycle;
     const double store_ns = stores / model.stores_per_cycle * model.cycle;
     const double most = longest(model);
-    return most + 0.1 * (alu + divider + other + load_ns + store_ns - most);
+    const double others = alu + divider + other + load_ns + store_ns - most;
+    return most + overlap_of(model).beside_busiest * others;
   }
 };
 

@@ -132,7 +132,7 @@ class WindowCost : public NestView {
     block.alu = steps * body.alu + ends * once.alu;
     block.loads = steps * body.loads + ends * once.loads;
     block.stores = ends * once.stores;
-    compute_ += block.longest(model_);
+    compute_ += block.longest(model_) * overlap_of(model_).window;
     add_rows_again(column);
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }

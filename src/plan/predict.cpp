@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "cost/overlap.hpp"
 #include "cost/touched.hpp"
 
 namespace rlx::plan {
@@ -148,7 +149,7 @@ class Predictor {
   /// fall to the same worker again.
   double crossing_ns(const Step& step, bool after_team, bool shared) const {
     if ((!after_team && !shared) || step.kind != Step::Kind::kernel) return 0;
-    constexpr double of_team = 0.02, of_one = 0.05;  // parts of the bytes that somebody waits for
+    const cost::Overlap overlap = cost::overlap_of(model_);
     double bytes = 0;
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
@@ -159,7 +160,7 @@ class Predictor {
     // The rest lies in the caches that all share.
     const auto near = near_bytes_.find(&step);
     if (near != near_bytes_.end()) bytes = std::min(bytes, near->second);
-    return bytes * (after_team && shared ? of_team : of_one) / model_.other_core;
+    return bytes * (after_team && shared ? overlap.of_team : overlap.of_one) / model_.other_core;
   }
   /// Until the first of those bytes are there: to be asked for and to come takes some barriers'
   /// time.
