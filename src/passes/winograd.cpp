@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "passes/channel_maps.hpp"
 #include "passes/passes.hpp"
@@ -19,6 +20,10 @@ namespace {
 using winograd::taps;
 
 constexpr std::int64_t tile_sizes[] = {2, 4};
+
+/// Operations of a direct sum that make larger tiles worth a question: their transforms are
+/// hundreds of nodes, which take milliseconds to plan.
+constexpr double least_work = 200e6;
 
 using Square = std::vector<Values>;
 using Finish = std::function<Result<Value>(Value)>;
@@ -41,16 +46,24 @@ Value evaluated(const std::vector<double>& polynomial, const Values& d, std::siz
 }
 
 /// B^T d, the image along one axis. The row of a point x holds the coefficients of the product of
-/// all (t - y) for the other points y; those of p and -p have the same even and odd parts.
+/// all (t - y) for the other points y; those of p and -p have the same even and odd parts. Zero
+/// takes the first even part along, infinity the last odd one: so each half of the points is one
+/// kernel, which reads the image once.
 Values image_points(const Values& d, std::span<const double> magnitudes) {
-  Values points{evaluated(winograd::polynomial(magnitudes), d, 0)};
+  Values pairs;
+  std::optional<Value> zero, infinity;
   for (std::size_t i = 0; i < magnitudes.size(); ++i) {
+    const double p = magnitudes[i];
     const std::vector<double> others = winograd::polynomial(magnitudes, i);
     const Value even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
-    points.push_back(plus(even, magnitudes[i], odd));
-    points.push_back(plus(even, -magnitudes[i], odd));
+    if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
+    infinity = plus(evaluated(others, d, 3), -p * p, odd);
+    pairs.push_back(plus(even, p, odd));
+    pairs.push_back(plus(even, -p, odd));
   }
-  points.push_back(evaluated(winograd::polynomial(magnitudes), d, 1));
+  Values points{*zero};
+  points.insert(points.end(), pairs.begin(), pairs.end());
+  points.push_back(*infinity);
   return points;
 }
 
@@ -210,12 +223,20 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   return result;
 }
 
+/// Operations of the direct sum.
+double direct_work(const Graph& graph, const Node& node) {
+  const Dims filter = graph.type(node.inputs[1]).dims();
+  return 2.0 * taps * taps * static_cast<double>(filter[2]) *
+         static_cast<double>(node.results[0].elements());
+}
+
 Result<std::vector<ConvolutionForm>> forms_of(const Graph& graph, const Node& node,
                                               const op::Conv& conv) {
   std::vector<ConvolutionForm> forms(1);
   RLX_ASSIGN(Graph direct, alone(graph, node, conv, 0));
   forms[0] = {.what = "by the direct sum", .graph = std::move(direct)};
   for (const std::int64_t outputs : tile_sizes) {
+    if (outputs > 2 && direct_work(graph, node) < least_work) break;
     RLX_ASSIGN(Graph points, alone(graph, node, conv, outputs));
     const std::int64_t side = outputs + taps - 1;
     forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),

@@ -72,18 +72,23 @@ TEST(Winograd, LeavesFiltersThatRunsMake) {
 }
 
 TEST(Winograd, AsksWhichIsFaster) {
-  const Graph direct = convolution({{1, 8, 8, 3}, {3, 3, 3, 5}, {}});
-  int asked = 0;
-  const auto never = [&](const Node& node, const std::vector<passes::ConvolutionForm>& forms) {
-    ++asked;
-    EXPECT_TRUE(node.op.is<op::Conv>());
-    EXPECT_EQ(forms.size(), 3u);
-    for (const auto& form : forms)
-      EXPECT_EQ(testing::count<op::Conv>(form.graph), &form == forms.data() ? 1 : 0) << form.what;
-    return std::size_t{0};
-  };
-  EXPECT_EQ(testing::count<op::Conv>(passes::winograd(direct, never).value()), 1);
-  EXPECT_EQ(asked, 1);
+  // Larger tiles are worth a question where the direct sum has much to do.
+  const std::pair<Case, std::size_t> cases[] = {{{{1, 8, 8, 3}, {3, 3, 3, 5}, {}}, 2},
+                                                {{{1, 34, 34, 128}, {3, 3, 128, 128}, {}}, 3}};
+  for (const auto& [layer, count] : cases) {
+    const Graph direct = convolution(layer);
+    int asked = 0;
+    const auto never = [&](const Node& node, const std::vector<passes::ConvolutionForm>& forms) {
+      ++asked;
+      EXPECT_TRUE(node.op.is<op::Conv>());
+      EXPECT_EQ(forms.size(), count);
+      for (const auto& form : forms)
+        EXPECT_EQ(testing::count<op::Conv>(form.graph), &form == forms.data() ? 1 : 0) << form.what;
+      return std::size_t{0};
+    };
+    EXPECT_EQ(testing::count<op::Conv>(passes::winograd(direct, never).value()), 1);
+    EXPECT_EQ(asked, 1);
+  }
 }
 
 /// The direct sum in f64: x [H, W, C], w [K, C, 3, 3], no padding.
