@@ -41,7 +41,8 @@ std::optional<ProductShape> shape_of(const op::Conv& conv, const Type& x, const 
                                      const Type& result) {
   if (!conv.channels_last || conv.transposed) return std::nullopt;
   const Dims w_dims = w.dims();
-  const bool depthwise = conv.groups > 1 && conv.groups == x.dims().back();
+  const bool one_channel = is_float(result.dtype) && w_dims.back() == 1;
+  const bool depthwise = (conv.groups > 1 || one_channel) && conv.groups == x.dims().back();
   if (depthwise || w_dims.back() == 0) return std::nullopt;
   ProductShape shape;
   shape.batches = conv.groups;

@@ -301,8 +301,14 @@ std::vector<Sample> Rules<op::Conv>::samples() {
          .inputs = {Type{dtype, {2, 3, 7, 6}}, Type{dtype, {4, 3, 3, 3}}, Type{dtype, {4}}},
          .tolerance = 1e-4});
   }
+  for (const DType dtype : {f32, f64, f16, bf16, i32}) {
+    list.push_back({.op = same,
+                    .inputs = {Type{dtype, {2, 1, 9, 21}}, Type{dtype, {1, 1, 3, 3}}},
+                    .tolerance = 1e-4});
+  }
   const op::Conv odd{.strides = {2, 1}, .pad_low = {1, 0}, .pad_high = {0, 2}, .dilations = {1, 2}};
   list.push_back({.op = odd, .inputs = {Type{f32, {1, 2, 9, 8}}, Type{f32, {3, 2, 3, 2}}}});
+  list.push_back({.op = odd, .inputs = {Type{f32, {2, 1, 9, 23}}, Type{f32, {1, 1, 3, 2}}}});
   list.push_back({.op = op::Conv{.groups = 4},
                   .inputs = {Type{f32, {2, 4, 5, 5}}, Type{f32, {8, 1, 3, 3}}, Type{f32, {8}}}});
   list.push_back({.op = op::Conv{.strides = {2}, .groups = 2},

@@ -42,10 +42,11 @@ enum class Role {
   host
 };
 
+/// One channel alone counts, too, where kernels are floats: as a product it would fill one lane.
 bool is_depthwise(const Graph& graph, const Node& node, const op::Conv& conv) {
   const Dims x = graph.type(node.inputs[0]).dims(), w = graph.type(node.inputs[1]).dims();
-  return conv.groups > 1 && conv.groups == x.back() && w.back() == conv.groups &&
-         w[w.size() - 2] == 1;
+  return (conv.groups > 1 || is_float(node.results[0].dtype)) && conv.groups == x.back() &&
+         w.back() == conv.groups && w[w.size() - 2] == 1;
 }
 
 bool is_contraction_dtype(DType dtype) {
