@@ -54,6 +54,22 @@ TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
   }
 }
 
+TEST(ContractionMatmul, results_beyond_the_cache_are_asked_for) {
+  const auto asks = [](const MatmulOptions& options, const Target& target) {
+    const loop::Kernel kernel = matmul(options, target);
+    if (options.k < 100) expect_as_interpreted(kernel, target, 1e-5, 2);
+    return plan_contraction(std::get<loop::Contraction>(kernel.body), f32, f32,
+                            PlanMachine(machine_of(target)))
+        .asks_for_results;
+  };
+  for (const Target& target : host_targets()) {
+    EXPECT_TRUE(asks({.m = 2311, .n = 117, .k = 3}, target));
+    EXPECT_TRUE(asks({.m = 5, .n = 60011, .k = 3, .packed = false}, target));
+    EXPECT_FALSE(asks({.m = 1311, .n = 117, .k = 3}, target));
+    EXPECT_FALSE(asks({.m = 2311, .n = 117, .k = 300}, target));  // long sums hide it
+  }
+}
+
 TEST(ContractionMatmul, large_matrices_are_asked_for_a_panel_ahead) {
   for (const Target& target : host_targets()) {
     const auto plan_of = [&](const MatmulOptions& options) {

@@ -99,6 +99,10 @@ void emit_register_epilogue(const ContractionContext& context, PartFunction& par
                             std::int64_t rows, const std::vector<llvm::Value*>& sums,
                             const std::vector<llvm::Value*>& masks);
 
+/// Asks for what it will read and write by row and column.
+void emit_register_epilogue_asking(const ContractionContext& context, PartFunction& part,
+                                   std::int64_t rows);
+
 /// void(ptr buffers, i64 begin, i64 end, ptr scratch): a nest over whole rows of results.
 struct RowEpilogue {
   llvm::Function* function = nullptr;

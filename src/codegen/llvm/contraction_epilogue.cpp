@@ -226,6 +226,14 @@ class RegisterEpilogue {
         rows_(rows),
         masks_(masks) {}
 
+  /// Asks for the lines that the epilogue will read and write; they arrive while sums are made.
+  void emit_asking() {
+    const loop::Contraction& contraction = context_.contraction;
+    part_.load_buffers(4);
+    for (const loop::Access& access : contraction.accesses) emit_asking(access, false);
+    for (const loop::Store& store : contraction.stores) emit_asking(store.access, true);
+  }
+
   void emit(const Values& sums) {
     const loop::Contraction& contraction = context_.contraction;
     part_.load_buffers(4);
@@ -254,6 +262,19 @@ class RegisterEpilogue {
     Value* first = nullptr;
     std::int64_t row_step = 0, column_step = 0;
   };
+
+  void emit_asking(const loop::Access& access, bool write) {
+    constexpr std::int64_t line = 64;
+    if (emitter_.kernel.buffers[access.buffer].local) return;
+    const EpilogueAddress address = epilogue_address(access);
+    if (address.row_step == 0 || address.column_step == 0) return;
+    const std::int64_t bytes = plan_.block_columns * address.column_step;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      for (std::int64_t at = 0; at < bytes; at += line) {
+        emit_prefetch(emitter_, bytes_at(address.first, r * address.row_step + at), write, 3);
+      }
+    }
+  }
 
   EpilogueAddress epilogue_address(const loop::Access& access) {
     const loop::Contraction& contraction = context_.contraction;
@@ -334,6 +355,12 @@ void emit_register_epilogue(const ContractionContext& context, PartFunction& par
                             std::int64_t rows, const std::vector<llvm::Value*>& sums,
                             const std::vector<llvm::Value*>& masks) {
   RegisterEpilogue(context, part, rows, masks).emit(sums);
+}
+
+void emit_register_epilogue_asking(const ContractionContext& context, PartFunction& part,
+                                   std::int64_t rows) {
+  const Values no_masks;
+  RegisterEpilogue(context, part, rows, no_masks).emit_asking();
 }
 
 llvm::Function* emit_tile_epilogue(const ContractionContext& context) {

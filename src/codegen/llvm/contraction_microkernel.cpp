@@ -48,6 +48,8 @@ class RowBlock {
   void emit() {
     emit_masks();
     emit_rows();
+    if (plan_.asks_for_results && context_.register_epilogue())
+      emit_register_epilogue_asking(context_, part_, rows_);
     Values sums(static_cast<std::size_t>(sets_ * rows_ * plan_.vectors),
                 llvm::Constant::getNullValue(vector_type_));
     sums = plan_.guards.empty() ? emit_taps(plan_.k_open, sums, false) : emit_guarded(sums);

@@ -79,6 +79,7 @@ class PanelCopy {
   /// One register's width of columns, from `column` on.
   void emit_strip(const AddressDim& inner, Value* source, Value* column) {
     find_columns(source, column);
+    ask_for_next_panel(inner);
     const std::int64_t lanes = plan_.lanes;
     std::int64_t done = 0;
     if (inner.b == 1 && !context_.columns_contiguous()) {
@@ -98,6 +99,19 @@ class PanelCopy {
     if (whole < inner.extent) {
       store_step(emitter_.i64(whole), {load_row(inner, emitter_.i64(whole))});
     }
+  }
+
+  /// Columns that lie one behind the other are a stream, which stands still while rows are
+  /// multiplied with the panel: asks for the strip's place in the next one.
+  void ask_for_next_panel(const AddressDim& inner) {
+    constexpr std::int64_t line = 64;
+    const bool stream = !context_.columns_contiguous() && plan_.k_open.size() == 1 &&
+                        inner.b == 1 && contraction_.b_n_stride == inner.extent;
+    if (!stream || plan_.column_blocks == 1) return;
+    const std::int64_t column_bytes = inner.extent * b_bytes_;
+    Value* next = bytes_at(pointers_[0], builder_.getInt64(plan_.block_columns * column_bytes));
+    emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.lanes * column_bytes), line,
+                  [&](Value* at) { emit_prefetch(emitter_, bytes_at(next, at), false, 2); });
   }
 
   bool whole_pairs() const { return plan_.products == Products::bf16_pairs; }

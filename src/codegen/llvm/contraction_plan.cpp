@@ -305,6 +305,15 @@ void plan_asking(const loop::Contraction& contraction, DType b_dtype, Contractio
   plan.asked_bytes = (step_bytes + plan.asking_blocks - 1) / plan.asking_blocks;
 }
 
+/// Results that L2 does not hold are stored to lines from farther away, and what they are added to
+/// is read from there, at addresses that the processor does not foresee. Long sums hide that.
+bool asks_for_results(const ContractionPlan& plan, DType accumulator) {
+  constexpr std::int64_t least_bytes = 1024 * 1024, most_depth = 256;
+  const std::int64_t segments = std::max<std::int64_t>(1, plan.line.segments);
+  return plan.depth <= most_depth &&
+         plan.batches * segments * plan.rows * plan.columns * bytes_of(accumulator) >= least_bytes;
+}
+
 }  // namespace
 
 std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
@@ -359,6 +368,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
     plan_items(contraction, a_dtype, b_dtype, plan);
     plan_asking(contraction, b_dtype, plan);
   }
+  plan.asks_for_results = asks_for_results(plan, contraction.accumulator);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
   return plan;

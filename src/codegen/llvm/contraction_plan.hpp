@@ -98,6 +98,9 @@ struct ContractionPlan {
   /// for so many bytes in a step of k; 0: nobody does.
   std::int64_t asking_blocks = 0, asked_bytes = 0;
 
+  /// Row blocks ask for the lines of their results before they make them.
+  bool asks_for_results = false;
+
   bool tail() const { return columns % block_columns != 0; }
 };
 

@@ -50,6 +50,9 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
 void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointer,
                 std::int64_t stride, unsigned lanes, llvm::Value* mask = nullptr);
 
+/// Asks for a line, to write it or to read it; into L1 (locality 3) or L2 (2).
+void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int locality);
+
 /// <lanes x i1>: lane < count. Count is i64, at least 0.
 llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes);
 

@@ -84,6 +84,13 @@ llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int
 
 }  // namespace
 
+void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int locality) {
+  auto& b = emitter.builder;
+  constexpr int data = 1;
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                    {pointer, b.getInt32(write ? 1 : 0), b.getInt32(locality), b.getInt32(data)});
+}
+
 llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes) {
   auto& b = emitter.builder;
   if (lanes > 32) {
