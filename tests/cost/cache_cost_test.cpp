@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/measure_kernels.hpp"
+#include "cost/overlap.hpp"
 #include "cost/zen5.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
@@ -94,6 +95,20 @@ TEST(CacheCost, LanesWhoseLinesShareAFewSetsOfTheFirstLevelComeFromTheSecond) {
   // into one set, those of 8 find room in it.
   EXPECT_GT(time(32, 1024), 1.5 * time(32, 1040));
   EXPECT_LT(time(8, 1024), 1.2 * time(8, 1040));
+}
+
+TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
+  codegen::CpuFacts facts;
+  facts.vendor = codegen::CpuFacts::Vendor::amd;
+  facts.family = 25;
+  const cost::MachineModel zen5 = cost::model_of_zen5();
+  const cost::MachineModel zen4 = cost::preset_for(facts, cost::zen5_target);
+  // Series wait for results, too: they lose less than what is done by units alone.
+  EXPECT_GT(zen4.op(ScalarOp::add), 1.9 * zen5.op(ScalarOp::add));
+  EXPECT_LT(zen4.op(ScalarOp::exp), 1.6 * zen5.op(ScalarOp::exp));
+  EXPECT_LT(zen4.read[1], 0.6 * zen5.read[1]);
+  EXPECT_LT(cost::overlap_of(zen4).beside_busiest, cost::overlap_of(zen5).beside_busiest);
+  EXPECT_EQ(cost::overlap_of(zen5).max_steps, cost::Overlap().max_steps);
 }
 
 }  // namespace
