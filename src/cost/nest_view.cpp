@@ -59,8 +59,18 @@ double NestView::step_ns(const ScalarNode& node) const {
   }
 }
 
+bool NestView::adds_a_product(const ScalarNode& node) const {
+  // Fitted where a register takes two steps: elsewhere both are counted.
+  if (model_.loads_per_cycle > 1 || !is_float(node.dtype)) return false;
+  if (node.op != ScalarOp::add && node.op != ScalarOp::sub) return false;
+  const auto is_product = [&](ScalarId id) {
+    return id >= 0 && nest_.nodes[at(id)].op == ScalarOp::mul;
+  };
+  return is_product(node.a) || is_product(node.b);
+}
+
 void NestView::add_node(Body& body, const ScalarNode& node, double registers) const {
-  const double ns = node_ns(node, nest_.nodes, model_) * registers;
+  const double ns = adds_a_product(node) ? 0 : node_ns(node, nest_.nodes, model_) * registers;
   const bool divides = node.op == ScalarOp::div || node.op == ScalarOp::sqrt ||
                        node.op == ScalarOp::rsqrt || node.op == ScalarOp::reciprocal;
   if (divides && is_float(node.dtype)) {
