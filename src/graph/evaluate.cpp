@@ -98,6 +98,18 @@ Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> input
   }
 }
 
+Status evaluate_into(const Op& op, std::span<const Tensor> inputs,
+                     std::span<const MutableTensorView> outputs) {
+  try {
+    std::vector<Tensor> operands;
+    for (const Tensor& input : inputs) operands.push_back(aligned(input));
+    const std::vector<TensorView> views(operands.begin(), operands.end());
+    return op.info().eval(op.attributes(), EvalArgs{views, outputs});
+  } catch (...) {
+    return error_in_flight();
+  }
+}
+
 namespace {
 
 // The values of a graph while it is evaluated, each kept until its last reader has run.

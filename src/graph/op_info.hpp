@@ -68,6 +68,8 @@ struct OpTraits {
   bool shape_operands = false;  ///< dims depend on operand values: 'specialise' resolves it
   bool data_dependent = false;  ///< dims depend on the data: splits the program
   bool control_flow = false;
+  bool rows_to_columns =
+      false;  ///< of one operand: rows of it give that range of columns, the result's last axis
   bool host_only = false;  ///< devices other than the CPU run it on the host
 };
 
@@ -113,6 +115,10 @@ const OpInfo* find_op(std::string_view name);
 /// Reference evaluation on concrete tensors: infers, allocates, evaluates (also data-dependent
 /// ops).
 Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> inputs);
+
+/// The same into memory that is there: one view for each result, of its type. For ops with an eval.
+Status evaluate_into(const Op& op, std::span<const Tensor> inputs,
+                     std::span<const MutableTensorView> outputs);
 
 /// Reference evaluation of a whole graph: `inputs` in the order of its Input nodes, results in the
 /// order of its outputs. Params must have their data; states have no value here. Values are freed

@@ -35,28 +35,28 @@ std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs) {
 struct Lanes {
   static constexpr std::size_t count = 8;
   std::array<double, count> value;
-  friend Lanes operator+(const Lanes& a, const Lanes& b) {
-    Lanes sum;
-    for (std::size_t i = 0; i < count; ++i) sum.value[i] = a.value[i] + b.value[i];
-    return sum;
-  }
 };
 
-Lanes times(double factor, Lanes x) {
-  for (double& value : x.value) value *= factor;
-  return x;
+/// A row of G by a column of three.
+Lanes product(const std::array<double, taps>& row, const Lanes& a, const Lanes& b, const Lanes& c) {
+  Lanes sum;
+  for (std::size_t i = 0; i < Lanes::count; ++i)
+    sum.value[i] = row[0] * a.value[i] + row[1] * b.value[i] + row[2] * c.value[i];
+  return sum;
 }
 
-Value times(double factor, Value x) { return x * x.graph().constant(DType::f64, factor); }
+Value product(const std::array<double, taps>& row, Value a, Value b, Value c) {
+  const auto times = [](double factor, Value x) {
+    return x * x.graph().constant(DType::f64, factor);
+  };
+  return times(row[0], a) + times(row[1], b) + times(row[2], c);
+}
 
 /// G g G^T, row by row.
 template <class T>
 void filter_square(const std::vector<std::array<double, taps>>& rows,
                    const std::array<T, taps * taps>& g, std::vector<T>& square) {
   square.clear();
-  const auto product = [](const std::array<double, taps>& row, const T& a, const T& b, const T& c) {
-    return times(row[0], a) + times(row[1], b) + times(row[2], c);
-  };
   for (const auto& row : rows) {
     const T first = product(row, g[0], g[3], g[6]), second = product(row, g[1], g[4], g[7]),
             third = product(row, g[2], g[5], g[8]);
@@ -71,7 +71,7 @@ struct Rules<op::WinogradFilters> {
   using A = op::WinogradFilters;
   static constexpr std::string_view name = "winograd_filters";
   static constexpr Arity arity{1, 1};
-  static constexpr OpTraits traits{.composite = true};
+  static constexpr OpTraits traits{.composite = true, .rows_to_columns = true};
   static constexpr auto fields = std::tuple{field("outputs", &A::outputs)};
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {

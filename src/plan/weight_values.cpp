@@ -8,26 +8,35 @@
 
 namespace rlx::plan {
 
+std::string preparing(const Node& node) {
+  return "preparing weights of " +
+         (node.origin.empty() ? std::string(node.op.name()) : node.origin);
+}
+
 const std::vector<Tensor>* WeightValues::known(ValueId id) const {
   const auto found = values_.find(id.node);
   if (found != values_.end()) return &found->second;
   return common_ ? common_->known(id) : nullptr;
 }
 
-std::optional<Tensor> WeightValues::param_value(const op::Param& param) {
-  const auto set = params_.find(param.name);
+std::optional<Tensor> WeightValues::ready(ValueId id) const {
+  if (const auto* results = known(id)) return (*results)[static_cast<std::size_t>(id.result)];
+  const Op& op = graph_.node(id).op;
+  if (const auto* constant = op.as<op::Constant>()) return constant->value;
+  const auto* param = op.as<op::Param>();
+  if (!param) return std::nullopt;
+  const auto set = params_.find(param->name);
   if (set != params_.end()) return set->second;
-  if (!param.data.empty()) return param.data;
-  missing = param.name;
-  return std::nullopt;
+  return param->data.empty() ? std::nullopt : std::optional(param->data);
 }
 
 Result<std::optional<Tensor>> WeightValues::value(ValueId id) {
-  if (const auto* results = known(id))
-    return std::optional((*results)[static_cast<std::size_t>(id.result)]);
+  if (auto there = ready(id)) return there;
   const Node& node = graph_.node(id);
-  if (const auto* param = node.op.as<op::Param>()) return param_value(*param);
-  if (const auto* constant = node.op.as<op::Constant>()) return std::optional(constant->value);
+  if (const auto* param = node.op.as<op::Param>()) {
+    missing = param->name;
+    return std::optional<Tensor>();
+  }
   std::vector<Tensor> inputs;
   for (const ValueId input : node.inputs) {
     if (input.node < 0) {
@@ -40,9 +49,7 @@ Result<std::optional<Tensor>> WeightValues::value(ValueId id) {
   }
   auto results = evaluate(node.op, inputs);
   if (!results.ok())
-    return std::move(results.error())
-        .while_("preparing weights of " +
-                (node.origin.empty() ? std::string(node.op.name()) : node.origin));
+    return std::move(results.error()).while_(preparing(node));
   for (const ValueId input : node.inputs) {
     if (input.node >= 0) release(input);
   }

@@ -28,6 +28,9 @@ class WeightValues {
   /// The value, for the only use of it; drops what was computed on the way.
   Result<std::optional<Tensor>> take(ValueId id);
 
+  /// The value, where nothing has to be computed for it.
+  std::optional<Tensor> ready(ValueId id) const;
+
   /// Announces one use of the value. It stays, as nobody says when that use is over.
   void announce(ValueId id);
 
@@ -36,7 +39,6 @@ class WeightValues {
  private:
   void release(ValueId id);
   const std::vector<Tensor>* known(ValueId id) const;
-  std::optional<Tensor> param_value(const op::Param& param);
 
   const Graph& graph_;
   const Params& params_;
@@ -44,6 +46,9 @@ class WeightValues {
   std::map<std::int32_t, std::vector<Tensor>> values_;
   std::map<std::int32_t, int> uses_;  ///< announced and still to come
 };
+
+/// What goes on while the node is evaluated, for errors.
+std::string preparing(const Node& node);
 
 /// By node: which base it belongs to alone, of those that were added.
 class Owners {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
 #include "plan/weight_pieces.hpp"
+#include "plan/weight_slices.hpp"
 #include "plan/weight_values.hpp"
 #include "rlx/mapped.hpp"
 #include "rlx/ops.hpp"
@@ -354,11 +355,8 @@ struct Derived {
   std::int32_t graph = 0;
   ValueId base;
   std::int64_t bytes = 0;
-  struct Target {
-    std::size_t index;  ///< of the weight
-    std::byte* memory;
-  };
-  std::vector<Target> targets;
+  std::vector<WeightTarget> targets;
+  std::optional<ColumnwiseValue> by_columns;  ///< computed in slices
 };
 
 /// In the list, where weights of one base share an entry.
@@ -367,8 +365,29 @@ Derived& derived_of(std::vector<Derived>& list, const WeightPlan& weight) {
     return each.graph == weight.graph && each.base == weight.view.base;
   });
   if (known != list.end()) return *known;
-  list.push_back({weight.graph, weight.view.base, 0, {}});
+  list.push_back({weight.graph, weight.view.base, 0, {}, {}});
   return list.back();
+}
+
+/// What one thread computes and packs of it: columns, or the whole of what has no slices.
+struct DerivedPart {
+  const Derived* from;
+  std::int64_t first = 0, last = 0;
+};
+
+std::vector<DerivedPart> parts_of(std::span<const Derived> all) {
+  std::vector<DerivedPart> parts;
+  for (const Derived& from : all) {
+    if (!from.by_columns) {
+      parts.push_back({&from});
+      continue;
+    }
+    const std::int64_t columns = from.by_columns->columns();
+    const std::int64_t step = columns_at_a_time(*from.by_columns, from.targets);
+    for (std::int64_t first = 0; first < columns; first += step)
+      parts.push_back({&from, first, std::min(columns, first + step)});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -397,7 +416,7 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh,
       left[k] = static_cast<std::int64_t>(pieces.size() - before);
     } else {
       Derived& from = derived_of(derived, weight);
-      from.targets.push_back({item.index, next});
+      from.targets.push_back({&weight, next});
       from.bytes += weight.bytes;
     }
     // Held as members, not by a deleter: the cache's weak pointers would keep that one alive.
@@ -412,24 +431,37 @@ Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh,
     forget_source(piece);
     if (--left[piece.index] == 0) forget_pages(piece.source);
   };
-  const auto derive = [&](const Derived& from) -> Status {
+  SliceMemory memory;
+  const auto derive = [&](const DerivedPart& part) -> Status {
+    const Derived& from = *part.from;
+    if (from.by_columns)
+      return pack_columns(*from.by_columns, part.first, part.last, from.targets, memory);
     const Values& of_graph = values[static_cast<std::size_t>(from.graph)];
     WeightValues own(of_graph.graph, params_, &of_graph.common);
     RLX_ASSIGN(const std::optional<Tensor> source, own.take(from.base));
     RLX_CHECK(source.has_value());
     std::vector<WeightPiece> parts;
-    for (const auto& [index, memory] : from.targets)
-      add_pieces(plan.weights[index], index, *source, memory, parts);
+    for (const WeightTarget& to : from.targets)
+      add_pieces(*to.weight, 0, *source, to.memory, parts);
     for (const WeightPiece& piece : parts) write_piece(piece);
     return {};
   };
-  std::vector<Status> outcomes(derived.size());
-  const auto first_piece = static_cast<std::int64_t>(derived.size());
+  for (Derived& from : derived) {
+    const Values& of_graph = values[static_cast<std::size_t>(from.graph)];
+    from.by_columns = columnwise(of_graph.graph, from.base, of_graph.common);
+    const std::int64_t columns =
+        from.by_columns ? columns_at_a_time(*from.by_columns, from.targets) : 0;
+    if (columns == 0) from.by_columns.reset();
+    if (columns > 0) memory.reserve(from.by_columns->bytes(columns));
+  }
+  const std::vector<DerivedPart> parts = parts_of(derived);
+  std::vector<Status> outcomes(parts.size());
+  const auto first_piece = static_cast<std::int64_t>(parts.size());
   pool.parallel_for(first_piece + static_cast<std::int64_t>(pieces.size()), 1,
                     [&](std::int64_t at, std::int64_t) {
                       if (at < first_piece) {
                         const auto index = static_cast<std::size_t>(at);
-                        outcomes[index] = derive(derived[index]);
+                        outcomes[index] = derive(parts[index]);
                       } else {
                         make(pieces[static_cast<std::size_t>(at - first_piece)]);
                       }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/winograd.hpp"
+#include "plan/weight_pieces.hpp"
+#include "plan/weight_slices.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::plan {
@@ -55,6 +58,56 @@ TEST(WeightValues, a_missing_param_is_named) {
   WeightValues values(graph, none);
   EXPECT_FALSE(values.value(sum.id()).value().has_value());
   EXPECT_EQ(values.missing, "a");
+}
+
+/// Filters as Winograd's products read them, by the graph's evaluation.
+std::vector<std::byte> packed_whole(const WeightPlan& weight, const Tensor& value) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(weight.bytes));
+  std::vector<WeightPiece> pieces;
+  add_pieces(weight, 0, value, bytes.data(), pieces);
+  for (const WeightPiece& piece : pieces) write_piece(piece);
+  return bytes;
+}
+
+TEST(WeightSlices, columns_at_a_time_give_the_bytes_of_the_whole) {
+  constexpr std::int64_t channels = 300, columns = 83, points = 36;
+  Graph graph;
+  const Value filters = graph.param("w", f32, {columns, channels, 3, 3});
+  const Value base = graph.add_one(op::WinogradFilters{4}, {filters});
+  Tensor w(f32, {columns, channels, 3, 3});
+  auto* to = reinterpret_cast<float*>(w.mutable_data());
+  for (std::int64_t i = 0; i < w.elements(); ++i)
+    to[i] = static_cast<float>((i * 2654435761 % 1000) - 500) / 300;
+  const WeightValues::Params params{{"w", w}};
+  WeightValues values(graph, params);
+  const auto value = columnwise(graph, base.id(), values);
+  ASSERT_TRUE(value.has_value());
+  for (const std::int64_t group : {1, 2}) {
+    WeightPlan weight{.view = View::dense(base.id(), {points, channels, columns}),
+                      .packed = true,
+                      .rounded = group == 2,
+                      .batch_extents = {points},
+                      .batch_strides = {channels * columns},
+                      .k_extents = {channels},
+                      .k_strides = {columns},
+                      .n = columns};
+    weight.layout = {columns, channels, 16, group == 2 ? DType::bf16 : f32, group, channels};
+    weight.bytes = static_cast<std::int64_t>(codegen::packed_bytes(weight.layout, points));
+    const auto whole = packed_whole(weight, values.value(base.id()).value().value());
+    std::vector<std::byte> sliced(whole.size(), std::byte{1});
+    const WeightTarget target{&weight, sliced.data()};
+    const std::int64_t step = columns_at_a_time(*value, {&target, 1});
+    EXPECT_GE(step, 16);
+    EXPECT_LT(step, columns);
+    SliceMemory memory;
+    memory.reserve(value->bytes(step));
+    for (std::int64_t first = 0; first < columns; first += step)
+      ASSERT_TRUE(pack_columns(*value, first, std::min(columns, first + step), {&target, 1}, memory)
+                      .ok());
+    EXPECT_TRUE(sliced == whole);
+    weight.n_stride = columns, weight.k_strides = {1};
+    EXPECT_EQ(columns_at_a_time(*value, {&target, 1}), 0) << "columns do not lie side by side";
+  }
 }
 
 /// Two products read one computed weight, one its own, and one a weight that a map reads, too.
