@@ -231,16 +231,19 @@ class NestCost : public NestLines {
 
   // ---- rows that lanes run along: passes wait for each other's sums ----
 
-  /// Cycles from the loads and the sums of earlier levels to the value.
-  double depth_of(ScalarId id, int level) const {
+  /// Cycles from the loads and the sums of earlier levels to the value; `known`: those found on
+  /// this level before, by node, or less than 0.
+  double depth_of(ScalarId id, int level, std::vector<double>& known) const {
     if (id < 0) return 0;
+    double& depth = known[at(id)];
+    if (depth >= 0) return depth;
     const ScalarNode& node = nest_.nodes[at(id)];
-    if (node.op == ScalarOp::load || is_kept(id, level)) return 7;
-    if (node.op == ScalarOp::reduce && plan_.node_level[at(id)] < level) return 0;
+    if (node.op == ScalarOp::load || is_kept(id, level)) return depth = 7;
+    if (node.op == ScalarOp::reduce && plan_.node_level[at(id)] < level) return depth = 0;
     double below = 0;
     for (const ScalarId operand : {node.a, node.b, node.c})
-      below = std::max(below, depth_of(operand, level));
-    return below + latency_cycles(node, nest_.nodes, model_);
+      below = std::max(below, depth_of(operand, level, known));
+    return depth = below + latency_cycles(node, nest_.nodes, model_);
   }
 
   /// Notes a pass of a row: what it executes, and how long its slowest chain takes.
@@ -292,6 +295,7 @@ class NestCost : public NestLines {
   void add_reductions(int level) {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
+    std::vector<double> depths(nest_.nodes.size(), -1);
     double joins = 0, depth = 0, step = 0;
     for (std::size_t i = 0; i < nest_.nodes.size(); ++i) {
       const ScalarNode& node = nest_.nodes[i];
@@ -303,7 +307,7 @@ class NestCost : public NestLines {
       body.alu += one * registers_of(node.dtype);
       const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
       joins += weight * (position ? 1.5 : 1);
-      depth = std::max(depth, depth_of(node.a, level));
+      depth = std::max(depth, depth_of(node.a, level, depths));
       step = std::max(step, position ? position_latency : add_latency * std::min(weight, 1.5));
     }
     const Walk w = walk();
@@ -333,11 +337,12 @@ class NestCost : public NestLines {
     const int pass = plan_.levels + 1;
     LastPass last;
     std::vector<bool> done(nest_.nodes.size(), false);
+    std::vector<double> depths(nest_.nodes.size(), -1);
     const DimSet reduced = plan_.reduced_dims();
     for (const loop::Store& store : nest_.stores) {
       const DimSet dims =
           plan_.node_dims[at(store.node)] | codegen::dims_of(store.access, plan_.node_dims);
-      last.depth = std::max(last.depth, depth_of(store.node, pass));
+      last.depth = std::max(last.depth, depth_of(store.node, pass, depths));
       if (plan_.levels > 0 && !(dims & reduced)) {
         Body along;
         collect(store.node, pass, done, last.once, along);

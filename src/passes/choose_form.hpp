@@ -14,6 +14,7 @@ struct ConvolutionForm {
   std::string what;  ///< "with 2 columns side by side"
   Graph graph;
   double weights = 1;  ///< how many times as large the weights are
+  double worth_ns = 0;  ///< what a run must win at least, since the form takes long to prepare
   std::string price;   ///< what else it costs, for people; empty: nothing
 };
 

@@ -21,6 +21,10 @@ using winograd::taps;
 
 constexpr std::int64_t tile_sizes[] = {2, 4};
 
+/// What a node of the transforms must win in a run: they take some 15 us each to plan, which a few
+/// hundred runs give back.
+constexpr double worth_of_node_ns = 150;
+
 /// Operations of a direct sum that make larger tiles worth a question: their transforms are
 /// hundreds of nodes, which take milliseconds to plan.
 constexpr double least_work = 200e6;
@@ -239,9 +243,11 @@ Result<std::vector<ConvolutionForm>> forms_of(const Graph& graph, const Node& no
     if (outputs > 2 && direct_work(graph, node) < least_work) break;
     RLX_ASSIGN(Graph points, alone(graph, node, conv, outputs));
     const std::int64_t side = outputs + taps - 1;
+    const double worth = worth_of_node_ns * static_cast<double>(points.nodes().size());
     forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
                      .graph = std::move(points),
                      .weights = static_cast<double>(side * side) / (taps * taps),
+                     .worth_ns = worth,
                      .price = fmt::format("errors up to {} of the result's deviation",
                                           winograd::error_of(outputs))});
   }

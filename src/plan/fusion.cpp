@@ -59,10 +59,7 @@ class Planner {
     const Region& b = graph_.region(into);
     FusionQuestion asked;
     asked.before = graph_.profile(from) + graph_.profile(into);
-    std::vector<std::int32_t> nodes = a.nodes, recomputed = a.recomputed;
-    nodes.insert(nodes.end(), b.nodes.begin(), b.nodes.end());
-    recomputed.insert(recomputed.end(), b.recomputed.begin(), b.recomputed.end());
-    asked.after = graph_.profile(nodes, recomputed);
+    asked.after = graph_.profile_of_both(from, into);
     asked.work_added_ns = kind == Kind::sibling ? 0 : lost_parallelism_ns(graph_, a, b, policy_);
     decide(asked, policy_.gate);
     return asked;

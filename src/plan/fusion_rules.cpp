@@ -38,7 +38,7 @@ bool reads_elsewhere(const Node& node, std::size_t k) {
 
 /// Every value of `producer` that `consumer` reads is read directly and at its own points.
 bool reads_at_its_points(const RegionGraph& graph, const Region& producer, const Region& consumer) {
-  const std::int32_t from = graph.region_of(producer.root);
+  const std::int32_t from = graph.region_of(producer.root), to = graph.region_of(consumer.root);
   const auto reads_well = [&](std::int32_t index) {
     const Node& node = graph.node(index);
     const bool is_root = index == consumer.root && consumer.kind != Region::Kind::nest;
@@ -49,8 +49,11 @@ bool reads_at_its_points(const RegionGraph& graph, const Region& producer, const
     }
     return true;
   };
-  return std::all_of(consumer.nodes.begin(), consumer.nodes.end(), reads_well) &&
-         std::all_of(consumer.recomputed.begin(), consumer.recomputed.end(), reads_well);
+  return std::ranges::all_of(graph.stored(from), [&](std::int32_t value) {
+    return std::ranges::all_of(graph.readers(value), [&](std::int32_t reader) {
+      return !graph.holds(to, reader) || reads_well(reader);
+    });
+  });
 }
 
 /// A contraction makes whole rows of its last axis, unless groups split it.

@@ -25,7 +25,7 @@ RegionGraph::RegionGraph(const FlatGraph& flat, Regions& regions)
       readers_(flat.graph.nodes().size()),
       outputs_(flat.graph.nodes().size(), false),
       stamp_(flat.graph.nodes().size(), 0),
-      profiles_(regions.list.size()) {
+      borders_(regions.list.size()) {
   for (const Node& each : flat.graph.nodes()) {
     auto& bytes = bytes_.emplace_back();
     for (const Type& type : each.results) bytes.push_back(type.is_static() ? type.bytes() : 0);
@@ -80,51 +80,90 @@ bool RegionGraph::reaches(std::int32_t from, std::int32_t to, bool around) const
   return false;
 }
 
-GraphIoProfile RegionGraph::profile(std::span<const std::int32_t> nodes,
-                                    std::span<const std::int32_t> recomputed) const {
+void RegionGraph::Border::add(ValueId base, std::int64_t bytes) {
+  auto known = std::ranges::find(reads, base, &Read::base);
+  if (known == reads.end()) known = reads.insert(known, {base});
+  known->bytes += bytes;
+}
+
+RegionGraph::Border RegionGraph::border_of(std::span<const std::int32_t> nodes,
+                                           std::span<const std::int32_t> recomputed) const {
   const std::int32_t inside = ++now_;
   for (const std::int32_t index : nodes) stamp_[static_cast<std::size_t>(index)] = inside;
   for (const std::int32_t index : recomputed) stamp_[static_cast<std::size_t>(index)] = inside;
   const auto is_inside = [&](std::int32_t index) {
     return stamp_[static_cast<std::size_t>(index)] == inside;
   };
-  std::vector<std::pair<ValueId, std::int64_t>> read;
-  std::int64_t traffic = 0, host = 0;
+  Border border;
   const auto add_reads = [&](std::int32_t index) {
     for (const ValueId id : node(index).inputs) {
       if (id.node < 0) continue;
       const View& seen = view(id);
       if (is_inside(seen.base.node)) continue;
-      const std::int64_t all = stored_bytes(seen.base);
       const auto element = static_cast<std::int64_t>(size_of(graph().type(seen.base).dtype));
-      if (all == element && node(seen.base.node).op.is<op::Constant>()) continue;
-      auto known = std::ranges::find(read, seen.base, &std::pair<ValueId, std::int64_t>::first);
-      if (known == read.end()) known = read.insert(known, {seen.base, 0});
-      known->second = std::min(all, known->second + seen.elements() * element);
+      if (stored_bytes(seen.base) == element && node(seen.base.node).op.is<op::Constant>())
+        continue;
+      border.add(seen.base, seen.elements() * element);
     }
   };
   for (const std::int32_t index : recomputed) add_reads(index);
   for (const std::int32_t index : nodes) {
     add_reads(index);
     const auto all = readers(index);
-    const bool stored = is_output(index) || !std::all_of(all.begin(), all.end(), is_inside);
-    for (const std::int64_t bytes : bytes_[static_cast<std::size_t>(index)]) {
-      if (stored) traffic += bytes;
-      if (is_output(index)) host += bytes;
-    }
+    if (is_output(index) || !std::ranges::all_of(all, is_inside)) border.stored.push_back(index);
+    if (!is_output(index)) continue;
+    for (const std::int64_t bytes : bytes_[static_cast<std::size_t>(index)]) border.host += bytes;
   }
-  for (const auto& [base, bytes] : read) traffic += bytes;
-  return {1, 0, host, traffic};
+  return border;
 }
 
-GraphIoProfile RegionGraph::profile(std::int32_t index) const {
-  auto& known = profiles_[static_cast<std::size_t>(index)];
-  if (!known) known = profile(region(index).nodes, region(index).recomputed);
+const RegionGraph::Border& RegionGraph::border(std::int32_t index) const {
+  auto& known = borders_[static_cast<std::size_t>(index)];
+  if (!known) known = border_of(region(index).nodes, region(index).recomputed);
   return *known;
 }
 
+bool RegionGraph::holds(std::int32_t index, std::int32_t node) const {
+  const std::int32_t own = region_of(node);
+  return own >= 0 ? own == index : std::ranges::binary_search(region(index).recomputed, node);
+}
+
+RegionGraph::Border RegionGraph::border_of_both(std::int32_t a, std::int32_t b) const {
+  const auto is_inside = [&](std::int32_t index) { return holds(a, index) || holds(b, index); };
+  const Border &of_a = border(a), &of_b = border(b);
+  Border both{.host = of_a.host + of_b.host};
+  for (const Border* each : {&of_a, &of_b}) {
+    for (const Border::Read& read : each->reads)
+      if (!is_inside(read.base.node)) both.add(read.base, read.bytes);
+    for (const std::int32_t index : each->stored)
+      if (is_output(index) || !std::ranges::all_of(readers(index), is_inside))
+        both.stored.push_back(index);
+  }
+  return both;
+}
+
+GraphIoProfile RegionGraph::profile_of(const Border& border) const {
+  std::int64_t traffic = 0;
+  for (const auto& [base, bytes] : border.reads) traffic += std::min(stored_bytes(base), bytes);
+  for (const std::int32_t index : border.stored)
+    for (const std::int64_t bytes : bytes_[static_cast<std::size_t>(index)]) traffic += bytes;
+  return {1, 0, border.host, traffic};
+}
+
+GraphIoProfile RegionGraph::profile(std::span<const std::int32_t> nodes,
+                                    std::span<const std::int32_t> recomputed) const {
+  return profile_of(border_of(nodes, recomputed));
+}
+
+GraphIoProfile RegionGraph::profile(std::int32_t index) const { return profile_of(border(index)); }
+
+GraphIoProfile RegionGraph::profile_of_both(std::int32_t a, std::int32_t b) const {
+  return profile_of(border_of_both(a, b));
+}
+
 void RegionGraph::merge(std::int32_t from, std::int32_t into) {
-  profiles_[static_cast<std::size_t>(into)].reset();
+  borders_[static_cast<std::size_t>(into)] = border_of_both(from, into);
+  borders_[static_cast<std::size_t>(from)].reset();
   Region& gone = edit(from);
   Region& kept = edit(into);
   for (const std::int32_t index : gone.nodes)
@@ -149,7 +188,7 @@ void RegionGraph::merge(std::int32_t from, std::int32_t into) {
 }
 
 void RegionGraph::dissolve(std::int32_t from) {
-  profiles_.assign(profiles_.size(), std::nullopt);  // what the others store may change, too
+  borders_.assign(borders_.size(), std::nullopt);  // what the others store may change, too
   const Region gone = region(from);
   for (const std::int32_t user : users(from)) {
     add_recomputed(edit(user), gone.nodes);

@@ -46,6 +46,10 @@ class RegionGraph {
   std::span<const std::int32_t> readers(std::int32_t node) const {
     return readers_[static_cast<std::size_t>(node)];
   }
+  /// Does the region evaluate the node?
+  bool holds(std::int32_t region, std::int32_t node) const;
+  /// Nodes of a region whose values others read, or that are outputs.
+  std::span<const std::int32_t> stored(std::int32_t region) const { return border(region).stored; }
   bool is_output(std::int32_t node) const { return outputs_[static_cast<std::size_t>(node)]; }
 
   /// Does `to` need `from`, over any path; with `around`, over one that has a region in between?
@@ -56,6 +60,9 @@ class RegionGraph {
   GraphIoProfile profile(std::span<const std::int32_t> nodes,
                          std::span<const std::int32_t> recomputed = {}) const;
   GraphIoProfile profile(std::int32_t region) const;
+  /// The same of the kernel that two regions would be together. Looks only at what crosses their
+  /// borders, not at all their nodes.
+  GraphIoProfile profile_of_both(std::int32_t a, std::int32_t b) const;
 
   /// `from` becomes part of `into`, which keeps its kind and dims unless `reduced` and `dims` say
   /// otherwise.
@@ -65,6 +72,24 @@ class RegionGraph {
   void dissolve(std::int32_t from);
 
  private:
+  /// What crosses the border of some nodes.
+  struct Border {
+    struct Read {
+      ValueId base;
+      std::int64_t bytes = 0;  ///< touched, each time that it is read
+    };
+    std::vector<Read> reads;
+    std::vector<std::int32_t> stored;  ///< nodes that others read, or that are outputs
+    std::int64_t host = 0;             ///< bytes of outputs
+
+    void add(ValueId base, std::int64_t bytes);
+  };
+  Border border_of(std::span<const std::int32_t> nodes,
+                   std::span<const std::int32_t> recomputed) const;
+  const Border& border(std::int32_t region) const;
+  Border border_of_both(std::int32_t a, std::int32_t b) const;
+  GraphIoProfile profile_of(const Border& border) const;
+
   void connect(std::int32_t reader_node, std::int32_t region);
   std::int64_t stored_bytes(ValueId id) const {
     return bytes_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
@@ -78,7 +103,7 @@ class RegionGraph {
   std::vector<std::vector<std::int64_t>> bytes_;  ///< by node: of its results
   mutable std::vector<std::int32_t> stamp_;       ///< by node: the last profile that held it
   mutable std::int32_t now_ = 0;
-  mutable std::vector<std::optional<GraphIoProfile>> profiles_;  ///< by region, where asked
+  mutable std::vector<std::optional<Border>> borders_;  ///< by region, where asked
 };
 
 }  // namespace rlx::plan

@@ -12,7 +12,7 @@
 namespace rlx {
 namespace {
 
-/// Other forms mean more to prepare, and often more kernels: a small gain is not worth it.
+/// Other forms often mean more kernels, whose times add up less surely: a small gain is none.
 constexpr double least_gain = 1.1;
 
 double weight_bytes(const Graph& graph) {
@@ -84,7 +84,7 @@ std::size_t FormChoice::fastest(const Node& node,
     const Result<double> time =
         predicted(forms[i].graph, layer + forms[i].what, weights * forms[i].weights);
     if (!time.ok()) continue;
-    const double with_gain = *time * least_gain;
+    const double with_gain = *time * least_gain + forms[i].worth_ns;
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
                 .before = profile_graph_io(forms[0].graph),
@@ -92,7 +92,7 @@ std::size_t FormChoice::fastest(const Node& node,
                 .work_added_ns = with_gain,
                 .score_ns = *direct - with_gain};
     times += fmt::format(", {:.1f} us {}", *time * 1e-3, forms[i].what);
-    if (asked[i].score_ns > 0 && *time < least) best = i, least = *time;
+    if (with_gain < least) best = i, least = with_gain;
   }
   for (std::size_t i = forms.size(); i-- > 1;) {
     if (!asked[i].what.empty() && answer_to(asked[i].what, given_, false)) best = i;
