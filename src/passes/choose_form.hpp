@@ -13,9 +13,9 @@ namespace rlx::passes {
 struct ConvolutionForm {
   std::string what;  ///< "with 2 columns side by side"
   Graph graph;
-  double weights = 1;  ///< how many times as large the weights are
+  double weights = 1;   ///< how many times as large the weights are
   double worth_ns = 0;  ///< what a run must win at least, since the form takes long to prepare
-  std::string price;   ///< what else it costs, for people; empty: nothing
+  std::string price;    ///< what else it costs, for people; empty: nothing
 };
 
 /// Which form is the fastest. The first one is the convolution as it is.

@@ -48,8 +48,7 @@ Result<std::optional<Tensor>> WeightValues::value(ValueId id) {
     inputs.push_back(*std::move(operand));
   }
   auto results = evaluate(node.op, inputs);
-  if (!results.ok())
-    return std::move(results.error()).while_(preparing(node));
+  if (!results.ok()) return std::move(results.error()).while_(preparing(node));
   for (const ValueId input : node.inputs) {
     if (input.node >= 0) release(input);
   }

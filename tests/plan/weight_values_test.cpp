@@ -102,8 +102,8 @@ TEST(WeightSlices, columns_at_a_time_give_the_bytes_of_the_whole) {
     SliceMemory memory;
     memory.reserve(value->bytes(step));
     for (std::int64_t first = 0; first < columns; first += step)
-      ASSERT_TRUE(pack_columns(*value, first, std::min(columns, first + step), {&target, 1}, memory)
-                      .ok());
+      ASSERT_TRUE(
+          pack_columns(*value, first, std::min(columns, first + step), {&target, 1}, memory).ok());
     EXPECT_TRUE(sliced == whole);
     weight.n_stride = columns, weight.k_strides = {1};
     EXPECT_EQ(columns_at_a_time(*value, {&target, 1}), 0) << "columns do not lie side by side";
