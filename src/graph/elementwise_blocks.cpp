@@ -169,7 +169,7 @@ void to_integers(const float* from, std::int64_t count, std::int32_t* to) {
   constexpr auto high = static_cast<float>(std::numeric_limits<To>::max());  // of i32: one more
   for (std::int64_t i = 0; i < count; ++i) {
     const float x = from[i];
-    const float above = x > low ? x : low;  // NaN too, for now
+    const float above = x > low ? x : low;  // of NaN, too, which becomes 0 below
     const auto inside = static_cast<std::int32_t>(above < high ? above : 0);
     const std::int32_t value = above < high ? inside : std::numeric_limits<To>::max();
     to[i] = x == x ? value : 0;
