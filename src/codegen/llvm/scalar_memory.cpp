@@ -91,6 +91,38 @@ void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int local
                     {pointer, b.getInt32(write ? 1 : 0), b.getInt32(locality), b.getInt32(data)});
 }
 
+namespace {
+
+/// Where lanes of a register are read and written one by one anyway, the addresses of those at a
+/// constant distance are best constants, too: a vector of pointers is taken apart lane by lane.
+bool goes_lane_by_lane(const Emitter& emitter, llvm::Value* mask) {
+  return !mask && !emitter.machine.masks;
+}
+
+llvm::Value* load_lanes(Emitter& emitter, DType dtype, llvm::Value* pointer, std::int64_t stride,
+                        unsigned lanes) {
+  auto& b = emitter.builder;
+  llvm::Type* type = memory_type(emitter, dtype);
+  llvm::Value* all = llvm::PoisonValue::get(with_lanes(type, lanes));
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    llvm::Value* place = b.CreateConstGEP1_64(type, pointer, stride * std::int64_t{lane});
+    all = b.CreateInsertElement(all, b.CreateAlignedLoad(type, place, alignment(dtype)), lane);
+  }
+  return all;
+}
+
+void store_lanes(Emitter& emitter, DType dtype, llvm::Value* bits, llvm::Value* pointer,
+                 std::int64_t stride, unsigned lanes) {
+  auto& b = emitter.builder;
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    llvm::Value* place =
+        b.CreateConstGEP1_64(memory_type(emitter, dtype), pointer, stride * std::int64_t{lane});
+    b.CreateAlignedStore(b.CreateExtractElement(bits, lane), place, alignment(dtype));
+  }
+}
+
+}  // namespace
+
 llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes) {
   auto& b = emitter.builder;
   if (lanes > 32) {
@@ -142,6 +174,8 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
         load_every(emitter, dtype, pointer, static_cast<int>(stride), static_cast<int>(lanes)));
   }
   if (stride != 1 && stride != -1) {
+    if (goes_lane_by_lane(emitter, mask))
+      return decode(emitter, dtype, load_lanes(emitter, dtype, pointer, stride, lanes));
     return emit_gather(emitter, dtype, element_pointers(emitter, dtype, pointer, stride, lanes),
                        mask, fill);
   }
@@ -169,6 +203,11 @@ void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* 
     return;
   }
   if (stride != 1 && stride != -1) {
+    if (stride != 0 && goes_lane_by_lane(emitter, mask)) {
+      llvm::Value* bits = encode(emitter, dtype, splat(emitter, value, lanes));
+      store_lanes(emitter, dtype, bits, pointer, stride, lanes);
+      return;
+    }
     emit_scatter(emitter, dtype, value, element_pointers(emitter, dtype, pointer, stride, lanes),
                  mask);
     return;
