@@ -29,7 +29,8 @@ class ContractionCost {
     const double batches = d(plan_.batches), column_blocks = d(plan_.column_blocks);
     const double tall = d(plan_.row_blocks - plan_.short_blocks);
     const double calls = batches * column_blocks;
-    const double whole_calls = chain_ ? batches * whole_column_blocks() : calls;
+    const bool narrow_last = chain_ || !model_.machine.masks;
+    const double whole_calls = narrow_last ? batches * whole_column_blocks() : calls;
     double block_ns =
         d(plan_.short_blocks) * block(plan_.one_height ? plan_.block_rows + 1 : plan_.block_rows);
     if (tall > 0) block_ns += tall * block(plan_.block_rows + 1);
@@ -113,7 +114,8 @@ class ContractionCost {
   /// ns of one k step of a block of so many rows.
   double step(std::int64_t rows) const {
     const double registers = d(rows) * plan_.vectors;
-    const double sets = std::clamp<double>(std::floor(8 / registers), 1, 4);
+    const double sets =
+        d(codegen::accumulator_sets(rows * plan_.vectors, codegen::PlanMachine(model_.machine)));
     const double multiply = registers / model_.fma_per_cycle *
                             (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
     // Many rows at no constant distance have their addresses in memory.
@@ -265,7 +267,10 @@ class ContractionCost {
   }
 
   double epilogue_ns() const {
-    const double tiles = d(plan_.batches) * d(plan_.rows) * d(plan_.column_blocks) * plan_.vectors;
+    const double columns = model_.machine.masks
+                               ? d(plan_.column_blocks) * plan_.vectors
+                               : d((plan_.columns + plan_.lanes - 1) / plan_.lanes);
+    const double tiles = d(plan_.batches) * d(plan_.rows) * columns;
     const Epilogue end = epilogue();
     // Stores under a mask that lie in the same few bytes wait for each other.
     const bool crowded = plan_.columns < 4 && model_.machine.masks;

@@ -119,6 +119,34 @@ TEST(ContractionMatmul, every_panel_width_and_tail) {
   }
 }
 
+TEST(ContractionMatmul, last_columns_take_the_registers_that_they_fill) {
+  for (const Target& target : host_targets()) {
+    const Machine machine = machine_of(target);
+    for (const bool packed : {true, false}) {
+      for (const std::int64_t n : {2, 3, 6, 7, 8, 9, 13, 24, 30, 34, 40}) {
+        SCOPED_TRACE(n);
+        const loop::Kernel kernel = matmul({.m = 23, .n = n, .k = 19, .packed = packed}, target);
+        expect_as_interpreted(kernel, target, 1e-5, 3);
+        expect_as_interpreted(matmul({.m = 23,
+                                      .n = n,
+                                      .k = 5,
+                                      .packed = packed,
+                                      .a = DType::i32,
+                                      .b = DType::i32,
+                                      .accumulator = DType::i32},
+                                     target),
+                              target, 0, 3);
+        if (machine.masks) continue;
+        const ContractionPlan plan = plan_contraction(std::get<loop::Contraction>(kernel.body), f32,
+                                                      f32, PlanMachine(machine));
+        const std::int64_t registers = (plan.column_blocks - 1) * plan.vectors + last_vectors(plan);
+        EXPECT_EQ(registers, (n + plan.lanes - 1) / plan.lanes);
+        EXPECT_TRUE(plan.vectors == 1 || n > plan.lanes);
+      }
+    }
+  }
+}
+
 TEST(ContractionMatmul, every_small_depth) {
   for (const Target& target : host_targets()) {
     for (std::int64_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 200}) {

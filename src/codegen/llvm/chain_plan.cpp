@@ -78,11 +78,6 @@ bool keeps_panels(const ContractionPlan& stage, DType accumulator) {
   return panel_bytes(stage, accumulator) * stage.column_blocks <= most_bytes;
 }
 
-unsigned last_vectors(const ContractionPlan& stage) {
-  const std::int64_t left = stage.columns % stage.block_columns;
-  return left == 0 ? stage.vectors : static_cast<unsigned>((left + stage.lanes - 1) / stage.lanes);
-}
-
 std::int64_t block_height(const ContractionPlan& stage) {
   return stage.block_rows + (stage.short_blocks < stage.row_blocks ? 1 : 0);
 }

@@ -34,9 +34,6 @@ ContractionPlan plan_stage(const loop::Contraction& contraction,
 std::int64_t panel_bytes(const ContractionPlan& stage, DType accumulator);
 bool keeps_panels(const ContractionPlan& stage, DType accumulator);
 
-/// Registers that the last column block needs.
-unsigned last_vectors(const ContractionPlan& stage);
-
 /// The most rows of a register block.
 std::int64_t block_height(const ContractionPlan& stage);
 

@@ -25,7 +25,14 @@ class ContractionEmitter {
         contraction_(context.contraction),
         plan_(context.plan),
         emitter_(context.emitter),
-        builder_(emitter_.builder) {}
+        builder_(emitter_.builder),
+        full_(plan_),
+        narrow_(plan_) {
+    // With masks one code serves all column blocks, unless the last one must not read on.
+    if (!context.own_tail() || emitter_.machine.masks) return;
+    narrow_ = narrow_plan(plan_);
+    if (context.register_epilogue()) full_ = full_plan(plan_);
+  }
 
   Result<KernelShape> emit() {
     if (plan_.work_items == 0) return KernelShape{};
@@ -76,16 +83,17 @@ class ContractionEmitter {
   }
 
   void emit_parts() {
-    const bool tails = plan_.column_source == ColumnSource::in_place && plan_.tail();
+    const bool tails = context_.own_tail();
     const bool all_tails = tails && plan_.column_blocks == 1;
+    const bool in_place = plan_.column_source == ColumnSource::in_place;
     for (int tail = 0; tail < (tails ? 2 : 1); ++tail) {
       if (all_tails && tail == 0) continue;
-      if (!plan_.one_height) {
-        blocks_[tail][0] = emit_row_block(context_, plan_.block_rows, tail == 1, asks());
-      }
-      if (plan_.short_blocks < plan_.row_blocks) {
-        blocks_[tail][1] = emit_row_block(context_, plan_.block_rows + 1, tail == 1, asks());
-      }
+      const ContractionContext context{emitter_, contraction_, tail == 1 ? narrow_ : full_};
+      const bool ends = tail == 1 && in_place;
+      if (!plan_.one_height)
+        blocks_[tail][0] = emit_row_block(context, plan_.block_rows, ends, asks());
+      if (plan_.short_blocks < plan_.row_blocks)
+        blocks_[tail][1] = emit_row_block(context, plan_.block_rows + 1, ends, asks());
     }
     if (plan_.column_source == ColumnSource::scratch) copy_ = emit_panel_copy(context_);
     if (plan_.line.segments > 0) copy_lines_ = emit_line_copy(context_);
@@ -276,6 +284,11 @@ class ContractionEmitter {
     });
   }
 
+  /// What the code of full blocks takes to be left: its plan may have more columns.
+  Value* columns_left(Value* left) {
+    return builder_.CreateAdd(left, builder_.getInt64(full_.columns - plan_.columns));
+  }
+
   /// Calls the one of up to four row blocks that fits.
   void emit_block_calls(Value* block, Value* left, const Values& arguments) {
     Value* tall = builder_.CreateICmpSGE(block, builder_.getInt64(plan_.short_blocks));
@@ -290,10 +303,12 @@ class ContractionEmitter {
           Value* width = tail ? builder_.CreateNot(full) : full;
           condition = condition ? builder_.CreateAnd(condition, width) : width;
         }
+        Values own = arguments;
+        if (tail == 0) own[6] = columns_left(left);
         if (!condition) {
-          builder_.CreateCall(function, arguments);
+          builder_.CreateCall(function, own);
         } else {
-          emitter_.when(condition, [&] { builder_.CreateCall(function, arguments); });
+          emitter_.when(condition, [&] { builder_.CreateCall(function, own); });
         }
       }
     }
@@ -304,6 +319,7 @@ class ContractionEmitter {
   const ContractionPlan& plan_;
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
+  ContractionPlan full_, narrow_;  ///< of the last column block and of the others
 
   std::int64_t zero_line_bytes_ = 0, tile_at_ = 0, panel_source_at_ = 0, panel_at_ = 0;
   std::int64_t row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;

@@ -45,6 +45,9 @@ struct ContractionContext {
   /// The epilogue is short enough to be computed on the accumulators in their registers, without
   /// the way through the tile.
   bool register_epilogue() const;
+  /// The last column block has code of its own: there is less to read, less to compute, or no mask
+  /// for the others to carry.
+  bool own_tail() const;
 };
 
 /// A function private to the module, for the same machine as the kernel; its emitter's builder

@@ -25,20 +25,6 @@ std::int64_t product(const Integers& extents) {
   return result;
 }
 
-/// The plan of the last column block, of which only the first registers may hold columns.
-ContractionPlan narrow_plan(ContractionPlan plan) {
-  plan.vectors = last_vectors(plan);
-  return plan;
-}
-
-/// The plan of the other column blocks where the last one has code of its own: all of theirs exist.
-ContractionPlan full_plan(ContractionPlan plan) {
-  const bool shared =
-      plan.column_source != ColumnSource::in_place && last_vectors(plan) == plan.vectors;
-  if (!shared) plan.columns = plan.column_blocks * plan.block_columns;
-  return plan;
-}
-
 /// One of the two contractions.
 struct Stage {
   Stage(Emitter& emitter, const loop::Contraction& body)
@@ -50,7 +36,7 @@ struct Stage {
         full_context{emitter, contraction, full},
         narrow_context{emitter, contraction, narrow} {
     // What goes through the tile needs no masks here, and its code must agree on that.
-    if (context.register_epilogue()) full = full_plan(plan);
+    if (has_tail() && context.register_epilogue()) full = full_plan(plan);
   }
   Stage(const Stage&) = delete;
 
@@ -66,10 +52,8 @@ struct Stage {
   bool all_panels = false;
   Value *a = nullptr, *b = nullptr;
 
-  /// The last column block has code of its own: there is less to read, or less to compute.
   bool has_tail() const {
-    return plan.tail() &&
-           (plan.column_source == ColumnSource::in_place || narrow.vectors < plan.vectors);
+    return context.own_tail() || (plan.tail() && narrow.vectors < plan.vectors);
   }
   bool asks() const { return plan.asking_blocks > 0; }
   std::int64_t height() const {

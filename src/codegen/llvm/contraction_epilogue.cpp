@@ -51,12 +51,9 @@ bool ContractionContext::register_epilogue() const {
   // Sums of bytes are converted and scaled by row and by column before anything else.
   const std::size_t most_operations = contraction.accumulator == DType::i32 ? 8 : 6;
   if (contraction.stores.empty()) return false;
-  if (plan.tail() && !emitter.machine.masks) {
-    // Masked loads cost little, masked stores much; rows with room for all of a block need none.
-    constexpr unsigned least_bytes = 32;
-    const bool room = std::all_of(contraction.stores.begin(), contraction.stores.end(),
-                                  [&](const loop::Store& store) { return pads(store.access); });
-    if (!room || emitter.machine.vector_bytes < least_bytes) return false;
+  if (plan.columns % plan.lanes != 0 && !emitter.machine.masks) {
+    constexpr unsigned least_bytes = 32;  // of registers with masked loads
+    if (emitter.machine.vector_bytes < least_bytes) return false;
   }
   std::size_t operations = 0;
   for (const ScalarNode& node : contraction.nodes) {
@@ -85,6 +82,12 @@ bool ContractionContext::register_epilogue() const {
       return false;
   }
   return merge_dims(contraction.m_extents, m_strides).size() <= 1;
+}
+
+bool ContractionContext::own_tail() const {
+  if (!plan.tail()) return false;
+  if (plan.column_source == ColumnSource::in_place) return true;
+  return !emitter.machine.masks && (last_vectors(plan) < plan.vectors || register_epilogue());
 }
 
 namespace {
@@ -268,7 +271,7 @@ class RegisterEpilogue {
     if (emitter_.kernel.buffers[access.buffer].local) return;
     const EpilogueAddress address = epilogue_address(access);
     if (address.row_step == 0 || address.column_step == 0) return;
-    const std::int64_t bytes = plan_.block_columns * address.column_step;
+    const std::int64_t bytes = plan_.vectors * plan_.lanes * address.column_step;
     for (std::int64_t r = 0; r < rows_; ++r) {
       for (std::int64_t at = 0; at < bytes; at += line) {
         emit_prefetch(emitter_, bytes_at(address.first, r * address.row_step + at), write, 3);

@@ -39,9 +39,10 @@ class RowBlock {
     b_bytes_ = static_cast<std::int64_t>(size_of(context.column_dtype()));
     accumulator_bytes_ = static_cast<std::int64_t>(size_of(accumulator));
     vector_type_ = value_type(emitter_, accumulator, plan_.lanes);
-    // Few accumulators do not cover the latency of a multiply-add: several sets, summed at the end.
     const std::int64_t registers = rows * plan_.vectors;
-    sets_ = context.contraction.in_order ? 1 : std::clamp<std::int64_t>(8 / registers, 1, 4);
+    sets_ = context.contraction.in_order
+                ? 1
+                : accumulator_sets(registers, PlanMachine(emitter_.machine));
     unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
   }
 
@@ -68,8 +69,14 @@ class RowBlock {
   void emit_masks() {
     vector_masks_.assign(plan_.vectors, nullptr);
     if (!plan_.tail() || !(tail_ || context_.register_epilogue())) return;
+    // Without masks this is the last column block, and what is left there is known.
+    const std::int64_t last = plan_.columns % plan_.block_columns;
+    const bool known = !emitter_.machine.masks;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
-      Value* left = builder_.CreateSub(part_.argument(6), builder_.getInt64(v * plan_.lanes));
+      const std::int64_t before = v * plan_.lanes;
+      if (known && before + plan_.lanes <= last) continue;
+      Value* left = known ? builder_.getInt64(last - before)
+                          : builder_.CreateSub(part_.argument(6), builder_.getInt64(before));
       left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
       vector_masks_[v] = tail_mask(emitter_, left, plan_.lanes);
     }

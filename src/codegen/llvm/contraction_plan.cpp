@@ -150,6 +150,8 @@ unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine&
     width = choose_panel_width(contraction.n, lanes, limit);
   }
   for (unsigned vectors = limit; vectors > 1; --vectors) {
+    // Few registers leave no room for columns that do not exist.
+    if (machine.registers < 32 && contraction.n <= lanes) return 1;
     if (width % (vectors * lanes) == 0) return vectors;
   }
   return 1;
@@ -166,7 +168,8 @@ std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, 
   // step loads it beside an element of every row.
   const bool narrow = plan.vectors == 1;
   const unsigned most_uniform = narrow && machine.registers >= 32 ? 14 : 12;
-  const unsigned cap = plan.uniform_rows ? most_uniform : (narrow ? 12 : 8);
+  const unsigned most_pointers = machine.registers < 32 ? 6 : narrow ? 12 : 8;
+  const unsigned cap = plan.uniform_rows ? most_uniform : most_pointers;
   unsigned limit = std::min(fit, cap);
   if (machine.registers == 16 && machine.vector_bytes == 16) limit = std::min(limit, 4U);
   if (machine.registers == 16 && accumulator == DType::i32) limit = std::min(limit, 4U);
@@ -315,6 +318,26 @@ bool asks_for_results(const ContractionPlan& plan, DType accumulator) {
 }
 
 }  // namespace
+
+std::int64_t accumulator_sets(std::int64_t accumulators, const PlanMachine& machine) {
+  const std::int64_t in_flight = machine.registers >= 32 ? 8 : 12;
+  return std::clamp<std::int64_t>(in_flight / accumulators, 1, 4);
+}
+
+unsigned last_vectors(const ContractionPlan& plan) {
+  const std::int64_t left = plan.columns % plan.block_columns;
+  return left == 0 ? plan.vectors : static_cast<unsigned>((left + plan.lanes - 1) / plan.lanes);
+}
+
+ContractionPlan narrow_plan(ContractionPlan plan) {
+  plan.vectors = last_vectors(plan);
+  return plan;
+}
+
+ContractionPlan full_plan(ContractionPlan plan) {
+  plan.columns = plan.column_blocks * plan.block_columns;
+  return plan;
+}
 
 std::vector<AddressDim> merge(const std::vector<AddressDim>& dims) {
   std::vector<AddressDim> merged;

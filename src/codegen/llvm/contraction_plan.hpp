@@ -116,6 +116,19 @@ struct PlanMachine {
         vnni(machine.vnni) {}
 };
 
+/// Few accumulators do not cover the latency of a multiply-add: so many sets are summed at the end.
+std::int64_t accumulator_sets(std::int64_t accumulators, const PlanMachine& machine);
+
+/// Registers of the last column block that hold columns.
+unsigned last_vectors(const ContractionPlan& plan);
+
+/// The plan of the last column block, of which only the first registers may hold columns.
+ContractionPlan narrow_plan(ContractionPlan plan);
+
+/// The plan of the other column blocks where the last one has code of its own: all of theirs exist.
+/// What they count as left are more columns than there are, by the difference of both plans'.
+ContractionPlan full_plan(ContractionPlan plan);
+
 /// Copies lines of A where that pays: replaces the plan's m and k by those in the copy and drops
 /// its guards. `guards`: those that can fail; `k`: the k dims as they are, with B's steps.
 void plan_lines(const loop::Contraction& contraction, const std::vector<const loop::Guard*>& guards,

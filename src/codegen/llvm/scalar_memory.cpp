@@ -2,6 +2,9 @@
 #include <llvm/IR/Constants.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
 
 #include "codegen/llvm/scalar_values.hpp"
 
@@ -80,6 +83,36 @@ llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int
         b.CreateShuffleVector(result ? result : llvm::PoisonValue::get(run->getType()), run, pick);
   }
   return result;
+}
+
+/// So many first lanes that a constant mask lets through; none where it is no such mask.
+std::optional<unsigned> first_lanes(llvm::Value* mask) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (!constant) return std::nullopt;
+  unsigned count = 0;
+  bool ended = false;
+  for (unsigned lane = 0; lane < lanes_of(mask); ++lane) {
+    const llvm::Constant* bit = constant->getAggregateElement(lane);
+    if (!bit || !(bit->isOneValue() || bit->isNullValue())) return std::nullopt;
+    if (bit->isNullValue()) ended = true;
+    if (ended && !bit->isNullValue()) return std::nullopt;
+    count += ended ? 0 : 1;
+  }
+  return count;
+}
+
+/// The first lanes, by halves of the register and halves of those.
+void store_first(Emitter& emitter, DType dtype, llvm::Value* bits, llvm::Value* pointer,
+                 unsigned count) {
+  auto& b = emitter.builder;
+  for (unsigned at = 0; at < count;) {
+    const unsigned size = std::bit_floor(count - at);
+    std::vector<int> pick(size);
+    std::iota(pick.begin(), pick.end(), static_cast<int>(at));
+    llvm::Value* place = b.CreateConstGEP1_64(memory_type(emitter, dtype), pointer, at);
+    b.CreateAlignedStore(b.CreateShuffleVector(bits, pick), place, alignment(dtype));
+    at += size;
+  }
 }
 
 }  // namespace
@@ -219,7 +252,11 @@ void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* 
     pointer = b.CreateConstGEP1_64(memory_type(emitter, dtype), pointer,
                                    1 - static_cast<std::int64_t>(lanes));
   }
-  if (mask) {
+  // Without masks of their own, machines take many instructions for what is a few short stores.
+  const auto count = mask && !emitter.machine.masks ? first_lanes(mask) : std::nullopt;
+  if (count) {
+    store_first(emitter, dtype, bits, pointer, *count);
+  } else if (mask) {
     b.CreateMaskedStore(bits, pointer, alignment(dtype), mask);
   } else {
     b.CreateAlignedStore(bits, pointer, alignment(dtype));
