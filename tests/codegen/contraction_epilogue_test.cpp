@@ -1,4 +1,5 @@
 // Epilogues: bias, activation, residual, casts, several stores, and norms over whole rows.
+#include "codegen/llvm/contraction_plan.hpp"
 #include "contraction_fixture.hpp"
 
 namespace rlx::codegen::testing {
@@ -163,6 +164,19 @@ TEST(ContractionEpilogue, layer_norm_behind_whole_rows) {
         expect_as_interpreted(kernel, target, 2e-5, 2);
       }
     }
+  }
+}
+
+TEST(ContractionEpilogue, whole_rows_share_walks_over_b) {
+  for (const Target& target : host_targets()) {
+    loop::Kernel kernel = matmul({.m = 64, .n = 40, .k = 30, .batch = 1}, target);
+    kernel.buffers.push_back({f32, 64 * 40, true});
+    body(kernel).row_epilogue = layer_norm(1, 64, 40);
+    const PlanMachine machine(machine_of(target));
+    const ContractionPlan plan = plan_contraction(body(kernel), f32, f32, machine);
+    EXPECT_EQ(plan.row_groups,
+              machine.registers < 32 ? (plan.row_blocks + 1) / 2 : plan.row_blocks);
+    expect_as_interpreted(kernel, target, 2e-5, 1);
   }
 }
 

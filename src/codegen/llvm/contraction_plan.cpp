@@ -246,7 +246,7 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
 void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
-                ContractionPlan& plan) {
+                const PlanMachine& machine, ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
   plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, plan);
   const std::int64_t least_operations = plan.rows_outermost ? 200'000 : 500'000;
@@ -260,9 +260,16 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
   const std::int64_t least_blocks = (least_operations + block_operations - 1) / block_operations;
   std::int64_t groups = (wanted_items + others - 1) / others;
   if (plan.whole_rows) {
-    // Two blocks share one walk over B, unless that leaves too few items.
-    const std::int64_t paired = (plan.row_blocks + 1) / 2;
-    groups = std::min(groups, paired * others >= 8 ? paired : plan.row_blocks);
+    // Two blocks, or four short ones, share one walk over B, unless that leaves too few items.
+    std::int64_t most_groups = plan.row_blocks, least = 8;
+    for (std::int64_t shared = machine.registers < 32 ? 4 : 2; shared > 1;
+         shared /= 2, least /= 2) {
+      const std::int64_t sharing = (plan.row_blocks + shared - 1) / shared;
+      if (sharing * others < least) continue;
+      most_groups = sharing;
+      break;
+    }
+    groups = std::min(groups, most_groups);
     constexpr std::int64_t cached_elements = 65536;
     const std::int64_t most_rows = std::max<std::int64_t>(1, cached_elements / plan.columns);
     groups = std::max(groups, (plan.rows + most_rows - 1) / most_rows);
@@ -388,7 +395,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   if (plan.line.segments > 0) {
     plan_line_items(plan);
   } else {
-    plan_items(contraction, a_dtype, b_dtype, plan);
+    plan_items(contraction, a_dtype, b_dtype, machine, plan);
     plan_asking(contraction, b_dtype, plan);
   }
   plan.asks_for_results = asks_for_results(plan, contraction.accumulator);
