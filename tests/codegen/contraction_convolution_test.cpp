@@ -160,6 +160,8 @@ void check_column(const Convolution& shape, bool planar) {
 
 TEST(ContractionConvolution, channels_of_groups_are_copied_apart) {
   check({.images = 1, .height = 9, .width = 15, .channels = 48, .filters = 48, .groups = 3});
+  for (const std::int64_t width : {5, 6, 7})
+    check({.images = 2, .height = 7, .width = width, .channels = 24, .filters = 24, .groups = 3});
   check({.images = 2,
          .height = 7,
          .width = 23,

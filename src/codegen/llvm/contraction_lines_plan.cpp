@@ -178,8 +178,8 @@ std::int64_t LinePlan::count() const {
 }
 
 void plan_lines(const loop::Contraction& c, const std::vector<const loop::Guard*>& guards,
-                std::vector<AddressDim> k, ContractionPlan& plan) {
-  constexpr std::int64_t least_columns = 8;
+                std::vector<AddressDim> k, const PlanMachine& machine, ContractionPlan& plan) {
+  const std::int64_t least_columns = machine.registers < 32 ? 6 : 8;  // a register block of rows
   const bool simple = guards.empty() && plan.m.size() <= 1;
   const bool dots = c.n == 1 && !c.b_packed && c.batch_extents.empty();
   if (simple || !(c.b_packed || dots) || !c.row_epilogue.nodes.empty() || c.m_extents.empty())

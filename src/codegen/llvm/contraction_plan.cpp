@@ -70,7 +70,8 @@ void ensure_open_inner(std::vector<AddressDim>& k, std::size_t guards) {
   if (!open) k.push_back({1, 0, 0, 0, Integers(guards, 0)});
 }
 
-void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan) {
+void plan_addresses(const loop::Contraction& contraction, const PlanMachine& machine,
+                    ContractionPlan& plan) {
   const auto guards = failing_guards(contraction);
   for (const loop::Guard* guard : guards) plan.guards.push_back({guard->offset, guard->extent});
   Integers batch_b = contraction.b_batch_strides, k_b = contraction.b_k_strides;
@@ -102,7 +103,7 @@ void plan_addresses(const loop::Contraction& contraction, ContractionPlan& plan)
   plan.k_open = merge(plan.k_open);
   ensure_open_inner(plan.k_open, 0);
   if (contraction.accumulator != DType::i32 || contraction.k_group > 1)
-    plan_lines(contraction, guards, k, plan);
+    plan_lines(contraction, guards, k, machine, plan);
   plan.uniform_rows = plan.m.size() <= 1;
 }
 
@@ -378,7 +379,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan.rows = product(contraction.m_extents);
   plan.columns = contraction.n;
   plan.depth = product(contraction.k_extents);
-  plan_addresses(contraction, plan);
+  plan_addresses(contraction, machine, plan);
   plan.products = choose_products(contraction, a_dtype, b_dtype, machine, plan);
   plan.unit = plan.products == Products::single ? 1 : plan.products == Products::byte_quads ? 4 : 2;
   plan_blocks(contraction, machine, plan);

@@ -132,7 +132,7 @@ ContractionPlan full_plan(ContractionPlan plan);
 /// Copies lines of A where that pays: replaces the plan's m and k by those in the copy and drops
 /// its guards. `guards`: those that can fail; `k`: the k dims as they are, with B's steps.
 void plan_lines(const loop::Contraction& contraction, const std::vector<const loop::Guard*>& guards,
-                std::vector<AddressDim> k, ContractionPlan& plan);
+                std::vector<AddressDim> k, const PlanMachine& machine, ContractionPlan& plan);
 
 /// Neighbours merged where A, B and the guards allow it; dims of extent 1 left out.
 std::vector<AddressDim> merge(const std::vector<AddressDim>& dims);
