@@ -53,7 +53,7 @@ class ContractionCost {
     constexpr double ahead = 1.5;
     work.beside = std::min(1.0, ahead * work.beside);
     if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
-    work.far_beside = overlap_of(model_).far_beside;
+    work.far_beside = overlap_.far_beside;
   }
 
  private:
@@ -72,10 +72,9 @@ class ContractionCost {
     }
     // Powers of what is at most 0, the search for the next row's maximum beside them.
     constexpr double row_cycles = 10;
-    const double share_of_exp = model_.machine.masks ? 0.75 : 0.9;
     const double vectors = std::ceil(d(softmax->columns) / d(model_.machine.lanes(4)));
     const double row =
-        vectors * share_of_exp * model_.op(ScalarOp::exp) + row_cycles * model_.cycle;
+        vectors * overlap_.share_of_exp * model_.op(ScalarOp::exp) + row_cycles * model_.cycle;
     work.compute += d(count) * row;
   }
 
@@ -122,7 +121,7 @@ class ContractionCost {
     const double addresses = scattered() && rows > 8 ? 0.2 * d(rows) : 0;
     const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;
     const double latency = model_.fma_latency / sets;
-    double ns = std::max({multiply, loads, latency}) * model_.cycle;
+    double ns = std::max({multiply, loads, latency}) * overlap_.block_step * model_.cycle;
     const DType columns =
         plan_.column_source == codegen::ColumnSource::scratch ? contraction_.accumulator : b_dtype_;
     if (plan_.unit > 1) return ns;
@@ -133,19 +132,19 @@ class ContractionCost {
 
   double block(std::int64_t rows) const {
     // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
-    const double ends = (model_.fma_latency + 0.5 * d(rows) * plan_.vectors) * model_.cycle;
+    const double ends =
+        (model_.fma_latency + overlap_.block_end * d(rows) * plan_.vectors) * model_.cycle;
     return d(plan_.panel_steps) * step(rows) + ends;
   }
 
   /// What a block waits for while the processor works on the one behind it already: short blocks
   /// end before it has looked as far ahead as it can.
   double hidden_ns() const {
-    constexpr double window = 600;  // instructions
     const double registers = d(plan_.block_rows) * plan_.vectors;
     const double steps = d(plan_.panel_steps);
     const double nodes = static_cast<double>(contraction_.nodes.size());
     const double instructions = steps * (registers + plan_.vectors) + registers * (1 + nodes) + 20;
-    const double share = std::clamp(1 - instructions / window, 0.0, 1.0);
+    const double share = std::clamp(1 - instructions / overlap_.block_ahead, 0.0, 1.0);
     const Epilogue end = epilogue();
     const double multiply = steps * registers / model_.fma_per_cycle * model_.cycle;
     const double loads = steps * (d(plan_.block_rows) + plan_.vectors) + registers * end.loads;
@@ -249,7 +248,7 @@ class ContractionCost {
         loads += alone ? plan_.lanes : 1;
         if (alone) alu += model_.gather_lane_ns * plan_.lanes;
         for (const loop::Guard& guard : access.guards)
-          alu += (guard.coefficients.back() != 0 ? 2.5 * guard_cycles : 1) * model_.cycle;
+          alu += (guard.coefficients.back() != 0 ? 2.5 * overlap_.guard : 1) * model_.cycle;
         if (narrow(buffers_[static_cast<std::size_t>(access.buffer)].dtype))
           alu += model_.narrow_ns;
         continue;
@@ -377,6 +376,7 @@ class ContractionCost {
   const codegen::ChainPlan* const chain_;  ///< of the chain that it is a stage of, or null
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
+  const Overlap overlap_ = overlap_of(model_);
   const DType a_dtype_, b_dtype_;
   const codegen::ContractionPlan plan_;
 };

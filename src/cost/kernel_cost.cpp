@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cost/kernel_work.hpp"
+#include "cost/overlap.hpp"
 #include "cost/touched.hpp"
 
 namespace rlx::cost {
@@ -13,9 +14,9 @@ namespace {
 bool is_narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
 
 /// Streams and instructions overlap, but not wholly: near a tie both show.
-double overlapped(double compute, double memory) {
+double overlapped(double compute, double memory, double power) {
   const double longer = std::max(compute, memory), shorter = std::min(compute, memory);
-  return longer <= 0 ? 0 : longer * std::cbrt(1 + std::pow(shorter / longer, 3));
+  return longer <= 0 ? 0 : longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
 }
 
 }  // namespace
@@ -195,8 +196,7 @@ double jumps_ns(const KernelWork& work, const MachineModel& model) {
 }
 
 /// What lines cost that nothing fetches ahead, by the share of the bytes that lies at each level.
-double lone_ns(const KernelWork& work) {
-  constexpr std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
+double lone_ns(const KernelWork& work, const std::array<double, level_count>& lone_line) {
   double bytes = 0, sum = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
     const double here = work.read[level] + work.written[level];
@@ -214,6 +214,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
   // The worker with the most items.
   const double share = std::ceil(items / workers) / items;
+  const Overlap overlap = overlap_of(model);
   KernelTime time;
   time.compute = work.compute * share + work.copied;
   time.overhead = model.kernel + work.overhead * share + work.code_lines * code_line + work.first;
@@ -234,13 +235,14 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     // A line that is written comes like one that is read.
     time.memory += reading + writing;
     if (level == 3) alone = reading * (1 - work.far_beside);
-    streamed += work.streamed[level] * share / read;
+    streamed += work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }
-  time.compute = overlapped(time.compute, streamed);
+  time.compute = overlapped(time.compute, streamed, overlap.power);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.memory += (work.starts + jumps_ns(work, model) + lone_ns(work)) * share;
+  time.memory += (work.starts + jumps_ns(work, model) + lone_ns(work, overlap.lone_line)) * share;
   const double beside = time.compute * work.beside;
-  time.ns = time.overhead + overlapped(beside, time.memory - alone) + alone + time.compute - beside;
+  time.ns = time.overhead + overlapped(beside, time.memory - alone, overlap.power) + alone +
+            time.compute - beside;
   time.flops = work.flops;
   return time;
 }

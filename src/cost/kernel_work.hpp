@@ -15,12 +15,6 @@ inline constexpr double masked_wait_cycles = 22;
 /// The same for a store behind another one of the same few bytes.
 inline constexpr double masked_store_cycles = 15;
 
-/// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as 64-bit
-/// integers, and the access is masked.
-inline constexpr double guard_cycles = 3;
-/// The same in a reduction: taps share comparisons with their neighbours.
-inline constexpr double tap_guard_cycles = 1.3;
-
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model);

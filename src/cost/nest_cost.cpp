@@ -28,6 +28,7 @@ class NestCost : public NestLines {
           access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
+    if (plan_.levels == 0) work.lone_lines += lines_of_many_streams();
   }
 
   void add_flops_to(KernelWork& work) const {
@@ -55,11 +56,9 @@ class NestCost : public NestLines {
 
   // ---- one access of one vector ----
 
-  static constexpr double crowded_store_cycles = 6;
   /// ns more for a lane whose line L1 has given away.
   static constexpr double crowded_lane_ns = 0.8;
-  static constexpr double index_cycles = 5;
-  /// The same of a vector of indices of 64 bits.
+  /// Cycles for the indices of a vector of lanes, 64 bits each.
   static constexpr double lane_index_cycles = 11;
   static constexpr double first_share = 0.7;
   /// ns that the start of a row of a map takes, at most: the streams begin anew.
@@ -94,7 +93,9 @@ class NestCost : public NestLines {
           (model_.gather_lane_ns + far_page_ns(access, dtype) + crowded) * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1 : store ? 2 : 1.7);
+      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1
+                                        : store                   ? overlap_.store_across
+                                                                  : overlap_.load_across);
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
     }
@@ -102,12 +103,12 @@ class NestCost : public NestLines {
     for (const loop::Guard& guard : access.guards) {
       const bool along = guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
       body.alu += (!along             ? 1
-                   : plan_.levels > 0 ? tap_guard_cycles
-                                      : guard_cycles) *
+                   : plan_.levels > 0 ? overlap_.tap_guard
+                                      : overlap_.guard) *
                   model_.cycle * shared;
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
-    if (store && turning_ && crowds_sets(access, dtype)) body.stores += crowded_store_cycles;
+    if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;
   }
 
   // ---- bodies ----
@@ -150,12 +151,11 @@ class NestCost : public NestLines {
       const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
       for (const loop::Indirect& part : access.indirect) collect(part.node, pass, done, body, row);
       const bool scalar = !varies(dims);
-      // An index is read, checked and multiplied before the row that it names.
       const bool lanes_differ = std::any_of(
           access.indirect.begin(), access.indirect.end(),
           [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
       if (!access.indirect.empty() && !lanes_differ) {
-        row.other += index_cycles * model_.cycle;
+        row.other += overlap_.index * model_.cycle;
         jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
       }
       add_access(target, access, false, node.index,
@@ -289,7 +289,18 @@ class NestCost : public NestLines {
   double vector_ns(const LastPass& last) const {
     const double abreast = plan_.abreast ? plan_.unroll * plan_.tile : 1;
     const double chain = last.depth * model_.cycle / std::max(abreast, ahead_of(last.body));
-    return std::max(last.body.ns(model_), plan_.levels == 0 && !turning_ ? chain : 0);
+    if (plan_.levels > 0 || turning_) return last.body.ns(model_);
+    return std::max(with_spills(last.body).ns(model_), chain);
+  }
+
+  /// Values of a map that find no register free are stored, and loaded again.
+  Body with_spills(Body body) const {
+    const double operations = body.alu / model_.op(ScalarOp::add);
+    const double live = std::max(body.loads, body.stores) + overlap_.live_results * operations;
+    const double spilled = overlap_.spills * std::max(0.0, live - model_.machine.registers);
+    body.loads += spilled;
+    body.stores += spilled;
+    return body;
   }
 
   void add_reductions(int level) {
@@ -385,7 +396,7 @@ class NestCost : public NestLines {
     overhead_ += first_share * last.depth * model_.cycle;
     if (turning_) add_tail_of_tiles(last, w);
     if (plan_.levels == 0 && !turning_ && w.rows > 1) {
-      const double start = overlap_of(model_).vector_start * w.vectors;
+      const double start = overlap_.vector_start * w.vectors;
       starts_ += broken_rows(w.rows) * std::min(longest_start, start);
     }
     compute_ += w.rows * w.vectors * kept;

@@ -44,12 +44,12 @@ double NestLines::share_across_lines(std::int64_t bytes) const {
 }
 
 bool NestLines::crowds_sets(const loop::Access& access, DType dtype) const {
-  constexpr std::int64_t page = 4096, ways = 12;
+  constexpr std::int64_t page = 4096;
   const std::int64_t apart = std::abs(access.strides[static_cast<std::size_t>(plan_.tile_dim())]) *
                              static_cast<std::int64_t>(size_of(dtype));
   if (apart % line_bytes != 0) return false;
   const std::int64_t sets = page / std::gcd(std::max<std::int64_t>(apart, 1), page);
-  return plan_.lanes > ways * sets;
+  return plan_.lanes > overlap_.turned_ways * static_cast<double>(sets);
 }
 
 double NestLines::crowded_share(const loop::Access& access, DType dtype) const {
@@ -102,6 +102,13 @@ double NestLines::lone_lines(const loop::Access& access, bool turned) const {
     least = std::min(least, stride);
   }
   return apart >= (turned ? 4096 : 2 * line_bytes) ? points * least * size / line_bytes : 0;
+}
+
+double NestLines::lines_of_many_streams() const {
+  const double streams = static_cast<double>(nest_.accesses.size() + nest_.stores.size());
+  const double further = std::max(0.0, streams - overlap_.streams) * overlap_.waited_streams;
+  constexpr double element = 4;
+  return further * points_of((codegen::DimSet{1} << plan_.rank()) - 1) * element / line_bytes;
 }
 
 void NestLines::widen(Lines& lines, double apart_bytes, double count, double inside_bytes,

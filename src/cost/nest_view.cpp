@@ -19,7 +19,7 @@ double NestView::registers_of(DType dtype) const {
 bool NestView::is_aligned(const loop::Access& access, DType dtype) const {
   const std::int64_t vector = static_cast<std::int64_t>(plan_.lanes * size_of(dtype));
   const std::int64_t bytes = std::min<std::int64_t>(vector, 64);
-  if (bytes < 64) return true;
+  if (bytes < overlap_.across_bytes) return true;
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   if (access.offset * size % bytes != 0) return false;
   for (int dim = 0; dim < plan_.rank(); ++dim) {
@@ -52,7 +52,7 @@ double NestView::step_ns(const ScalarNode& node) const {
       return is_float(node.dtype) && nest_.nodes[at(node.a)].op == ScalarOp::mul ? 0 : one;
     // NaN wins: a comparison, a test, a selection.
     case ReduceKind::min:
-    case ReduceKind::max: return is_float(node.dtype) ? overlap_of(model_).max_steps * one : one;
+    case ReduceKind::max: return is_float(node.dtype) ? overlap_.max_steps * one : one;
     case ReduceKind::argmin:
     case ReduceKind::argmax: return 6 * one;
     default: return one;

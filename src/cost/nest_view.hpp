@@ -60,7 +60,7 @@ class NestView {
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Registers of one vector of elements.
   double registers_of(DType dtype) const;
-  /// Registers of 64 bytes that lie across two lines take twice as long.
+  /// Registers that lie across two lines take longer: Overlap tells how long, and of which size.
   bool is_aligned(const loop::Access& access, DType dtype) const;
   /// Every guard becomes bounds of a reduced dim.
   bool is_clipped(const loop::Guard& guard) const;
@@ -75,6 +75,7 @@ class NestView {
   const loop::Nest& nest_;
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
+  const Overlap overlap_ = overlap_of(model_);
 };
 
 /// Work of a nest whose sums over a window stay in registers; false if it is no such nest.

@@ -2,6 +2,8 @@
 // kernels of all kinds beside their measured times, that no calibration measures.
 #pragma once
 
+#include <array>
+
 #include "cost/machine_model.hpp"
 
 namespace rlx::cost {
@@ -21,11 +23,71 @@ struct Overlap {
   /// Of the bytes that a step shares with the one before, those that somebody waits for: between
   /// two steps of the team, and between the team and one worker.
   double of_team = 0.02, of_one = 0.05;
+  /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
+  double power = 3;
+  /// Accesses' times of a register that lies across two lines, by its load and by its store, and
+  /// the bytes from which on registers do so: smaller ones seldom cross.
+  double load_across = 1.7, store_across = 2;
+  std::int64_t across_bytes = 64;
+  /// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as
+  /// 64-bit integers, and the access is masked. In a reduction taps share comparisons with their
+  /// neighbours.
+  double guard = 3, tap_guard = 1.3;
+  /// Cycles in which an index is read, checked and multiplied before the row that it names.
+  double index = 5;
+  /// Of what the busiest unit does in a step of a contraction's block; and cycles for a register of
+  /// sums to start from nothing and to be stored.
+  double block_step = 1, block_end = 0.5;
+  /// Instructions that a core looks ahead while a block of a contraction ends.
+  double block_ahead = 600;
+  /// Of the time of a contraction's bytes that come again from L3: blocks ask late for them.
+  double again_from_l3 = 1;
+  /// Of an exponential in the rows of attention, which are at most 0.
+  double share_of_exp = 0.75;
+  /// Stores, and loads, for a value of a map that finds no register free; and registers that an
+  /// operation's result needs beside those of what is loaded and stored.
+  double spills = 0, live_results = 0;
+  /// Streams of a map that a core fetches ahead at once, and the part of the lines of further ones
+  /// that somebody waits for.
+  double streams = 8, waited_streams = 0;
+  /// ns for a line that nothing fetched ahead, by level.
+  std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
+  /// Rows of a turned tile that a set of L1 holds, and cycles of a store where it holds no more.
+  double turned_ways = 12, crowded_store = 6;
 };
 
 /// Cores that take a register in two steps wait for their units, less for anything else: fitted on
 /// Zen 4 with AVX-512.
 inline Overlap overlap_of(const MachineModel& model) {
+  // Sixteen registers and no masks: fitted on Zen 2 with AVX2.
+  if (model.machine.registers <= 16)
+    return {.beside_busiest = 0.2,
+            .max_steps = 2,
+            .window = 1.2,
+            .far_beside = 0.4,
+            .vector_start = 0.35,
+            .of_team = 0.07,
+            .of_one = 0.1,
+            .power = 2,
+            .load_across = 1.0,
+            .store_across = 1.3,
+            .across_bytes = 32,
+            .guard = 9,
+            .tap_guard = 4.55,
+            .index = 35,
+            .block_step = 1.04,
+            .block_end = 1.0,
+            .block_ahead = 400,
+            .again_from_l3 = 1.5,
+            .share_of_exp = 1.1,
+            .spills = 1.2,
+            .live_results = 0.3,
+            .streams = 12,
+            .waited_streams = 0.8,
+            .lone_line = {0, 0.1, 1.6, 3},
+            .turned_ways = 7,
+            .crowded_store = 6};
+  if (!model.machine.masks) return {.share_of_exp = 0.9};
   if (model.loads_per_cycle > 1) return {};
   return {.beside_busiest = 0,
           .max_steps = 1.9,

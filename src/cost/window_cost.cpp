@@ -132,7 +132,7 @@ class WindowCost : public NestView {
     block.alu = steps * body.alu + ends * once.alu;
     block.loads = steps * body.loads + ends * once.loads;
     block.stores = ends * once.stores;
-    compute_ += block.longest(model_) * overlap_of(model_).window;
+    compute_ += block.longest(model_) * overlap_.window;
     add_rows_again(column);
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }
@@ -156,7 +156,8 @@ class WindowCost : public NestView {
         const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
         const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
         const double places = along_column ? places_of(access, tile, column) : 1;
-        body.loads += places * wide * registers_of(dtype) * (is_aligned(access, dtype) ? 1 : 1.7);
+        body.loads += places * wide * registers_of(dtype) *
+                      (is_aligned(access, dtype) ? 1 : overlap_.load_across);
         continue;
       }
       const bool fused = node.op == ScalarOp::mul;

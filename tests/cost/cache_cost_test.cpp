@@ -97,10 +97,52 @@ TEST(CacheCost, LanesWhoseLinesShareAFewSetsOfTheFirstLevelComeFromTheSecond) {
   EXPECT_LT(time(8, 1024), 1.2 * time(8, 1040));
 }
 
+cost::MachineModel model_of_zen2() {
+  const codegen::CpuFacts facts{codegen::CpuFacts::Vendor::amd, 23, 0x31, {}};
+  return cost::preset_for(facts, {codegen::Isa::avx2, "", ""});
+}
+
+/// y[i] = the sum of `planes` arrays of 8192 elements; a guard that x[i] exists, where asked for.
+loop::Kernel sum_of_planes(int planes, bool guarded = false) {
+  constexpr std::int64_t elements = 8192;
+  loop::Nest nest;
+  nest.extents = {elements};
+  nest.parallel_dims = 1;
+  for (int i = 0; i < planes; ++i) {
+    loop::Access plane{.buffer = 0, .offset = i * elements, .strides = {1}};
+    if (guarded) plane.guards = {{0, elements - 3, {1}}};
+    nest.accesses.push_back(plane);
+    nest.nodes.push_back({.op = ScalarOp::load, .dtype = f32, .index = i});
+  }
+  for (int i = 1; i < planes; ++i)
+    nest.nodes.push_back(
+        {.op = ScalarOp::add, .dtype = f32, .a = i == 1 ? 0 : planes + i - 2, .b = i});
+  nest.stores.push_back(
+      {{.buffer = 1, .strides = {1}}, static_cast<ScalarId>(nest.nodes.size()) - 1});
+  return {{{f32, elements * planes, false}, {f32, elements, true}}, std::move(nest)};
+}
+
+TEST(CacheCost, MapsOfMoreValuesThanRegistersSpill) {
+  const cost::MachineModel zen2 = model_of_zen2();
+  const auto compute = [&](int planes) {
+    return cost::predict(sum_of_planes(planes), {}, zen2, 1).compute;
+  };
+  EXPECT_GT(compute(36) / compute(12), 1.5 * 36 / 12);
+}
+
+TEST(CacheCost, GuardsAlongLanesTakeLongerWithoutMasks) {
+  const auto more = [](const cost::MachineModel& model) {
+    return cost::predict(sum_of_planes(2, true), {}, model, 1).compute /
+           cost::predict(sum_of_planes(2), {}, model, 1).compute;
+  };
+  EXPECT_GT(more(model_of_zen2()), 2 * more(cost::model_of_zen5()));
+}
+
 TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
   codegen::CpuFacts facts;
   facts.vendor = codegen::CpuFacts::Vendor::amd;
   facts.family = 25;
+  facts.model = 0x11;
   const cost::MachineModel zen5 = cost::model_of_zen5();
   const cost::MachineModel zen4 = cost::preset_for(facts, cost::zen5_target);
   // Series wait for results, too: they lose less than what is done by units alone.

@@ -29,6 +29,20 @@ TEST(KernelCost, PredictsPositiveTimesForEveryFamily) {
   }
 }
 
+TEST(KernelCost, PresetsTellTheZensApart) {
+  const auto family_of = [](std::uint32_t family, std::uint32_t model) {
+    const codegen::CpuFacts facts{codegen::CpuFacts::Vendor::amd, family, model, {}};
+    return preset_for(facts, {codegen::Isa::avx2, "", ""}).family;
+  };
+  EXPECT_EQ(family_of(23, 0x01), "x86-64, avx2");
+  EXPECT_EQ(family_of(23, 0x31), "AMD Zen 2, avx2");
+  for (const std::uint32_t model : {0x01U, 0x21U, 0x50U})
+    EXPECT_EQ(family_of(25, model), "AMD Zen 3, avx2") << model;
+  for (const std::uint32_t model : {0x11U, 0x61U, 0x74U, 0xa0U})
+    EXPECT_EQ(family_of(25, model), "AMD Zen 4, avx2") << model;
+  EXPECT_EQ(family_of(26, 0x02), "AMD Zen 5, avx2");
+}
+
 TEST(KernelCost, GrowsWithTheShape) {
   for (std::int64_t size = 16; size <= 512; size *= 2) {
     EXPECT_LT(ns_of(gemm_kernel(size, 64, 64, f32, zen5_target)),
