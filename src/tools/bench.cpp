@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -65,6 +66,7 @@ class Runner {
 
 struct Samples {
   std::vector<double> milliseconds;  ///< sorted; of all runs, or of every second, fourth, ...
+  double least = std::numeric_limits<double>::infinity();  ///< milliseconds, of all runs
   std::size_t runs = 0;
   double others = 0;
   std::optional<double> allocations_per_run;
@@ -82,6 +84,7 @@ struct Samples {
 // Notes the time of a run, or of every 2^n-th: a million samples tell nothing more, and would be
 // most of a small program's memory.
 void note(Samples& samples, std::size_t& stride, double milliseconds) {
+  samples.least = std::min(samples.least, milliseconds);
   std::vector<double>& kept = samples.milliseconds;
   if (samples.runs++ % stride != 0) return;
   if (kept.size() == kept.capacity()) {
@@ -149,6 +152,7 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"load_ms", rounded(model.load_ms, 3)},
             {"compile_ms", rounded(compile_ms, 3)},
             {"first_run_ms", rounded(first_run_ms, 4)},
+            {"min_ms", rounded(samples.least, 5)},
             {"median_ms", rounded(samples.median(), 5)},
             {"p90_ms", rounded(samples.p90(), 5)},
             {"runs", samples.runs},

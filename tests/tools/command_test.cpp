@@ -201,16 +201,18 @@ TEST_F(Command, BenchTellsItsFigures) {
   const Called called = call_rlx({"bench", model, "--runs", "7", "--json", "--threads", "1"});
   ASSERT_EQ(called.exit_code, 0) << called.err;
   const json figures = json::parse(called.out);
-  for (const char* key :
-       {"model", "device", "threads", "precision", "kernels", "load_ms", "compile_ms",
-        "first_run_ms", "median_ms", "p90_ms", "runs", "allocations_per_run", "weights_bytes",
-        "arena_bytes", "arena_lower_bound_bytes", "peak_rss_bytes", "predicted_ms", "others"}) {
+  for (const char* key : {"model", "device", "threads", "precision", "kernels", "load_ms",
+                          "compile_ms", "first_run_ms", "min_ms", "median_ms", "p90_ms", "runs",
+                          "allocations_per_run", "weights_bytes", "arena_bytes",
+                          "arena_lower_bound_bytes", "peak_rss_bytes", "predicted_ms", "others"}) {
     EXPECT_TRUE(figures.contains(key)) << key;
   }
   EXPECT_EQ(figures["runs"], 7);
   EXPECT_EQ(figures["threads"], 1);
   EXPECT_EQ(figures["device"], "cpu");
   EXPECT_TRUE(figures["allocations_per_run"].is_null() || figures["allocations_per_run"] == 0);
+  EXPECT_GT(figures["min_ms"], 0);
+  EXPECT_GE(figures["median_ms"], figures["min_ms"]);
   EXPECT_GE(figures["p90_ms"], figures["median_ms"]);
   const Called profile = call_rlx({"bench", model, "--seconds", "0.01", "--profile"});
   EXPECT_EQ(profile.exit_code, 0) << profile.err;
