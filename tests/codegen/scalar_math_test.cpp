@@ -132,8 +132,8 @@ TEST(ScalarMath, FloatsOverTheWholeRange) {
 }
 
 /// 1 + op(x), whose generated code may differ from that of op(x).
-void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(double),
-                    const std::vector<float>& inputs) {
+std::vector<float> one_plus(const codegen::Target& target, ScalarOp op,
+                            const std::vector<float>& inputs) {
   const auto n = static_cast<std::int64_t>(inputs.size());
   NestBuilder nest({n});
   const int in = nest.buffer(f32, n), out = nest.buffer(f32, n);
@@ -146,6 +146,12 @@ void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(
   run_generated(nest.kernel(1), target, contents);
   std::vector<float> made(inputs.size());
   std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
+  return made;
+}
+
+void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(double),
+                    const std::vector<float>& inputs) {
+  const std::vector<float> made = one_plus(target, op, inputs);
   double worst = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const float x = inputs[i];
@@ -165,6 +171,25 @@ TEST(ScalarMath, CurvesBesideOne) {
   for (const codegen::Target& target : host_targets()) {
     check_one_plus(target, ScalarOp::erf, std::erf, inputs);
     check_one_plus(target, ScalarOp::tanh, std::tanh, inputs);
+  }
+}
+
+TEST(ScalarMath, ExponentialsBesideOne) {
+  const std::vector<float> inputs = float_sweep(10007);
+  for (const codegen::Target& target : host_targets()) {
+    const std::vector<float> made = one_plus(target, ScalarOp::exp, inputs);
+    double worst = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const double exact = 1 + std::exp(double{inputs[i]});
+      if (std::isnan(inputs[i])) {
+        EXPECT_TRUE(std::isnan(made[i]));
+      } else if (std::isinf(static_cast<float>(exact))) {
+        EXPECT_EQ(made[i], std::numeric_limits<float>::infinity()) << inputs[i];
+      } else {
+        worst = std::max(worst, std::abs(made[i] - exact) / exact);
+      }
+    }
+    EXPECT_LE(worst, 2.5e-7) << codegen::name_of(target.isa);
   }
 }
 

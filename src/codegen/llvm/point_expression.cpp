@@ -162,7 +162,7 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
   emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask);
 }
 
-llvm::Value* PointExpression::one_plus_sigmoid(const ScalarNode& node) {
+llvm::Value* PointExpression::one_plus_curve(const ScalarNode& node) {
   if (node.op != ScalarOp::add || node.dtype != DType::f32 || !emitter_.machine.fma) return nullptr;
   for (const auto& [one, other] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
     const ScalarNode& curve = nodes_[other];
@@ -171,6 +171,7 @@ llvm::Value* PointExpression::one_plus_sigmoid(const ScalarNode& node) {
     if (!matches) continue;
     if (curve.op == ScalarOp::erf) return emit_one_plus_erf(emitter_, value(curve.a));
     if (curve.op == ScalarOp::tanh) return emit_one_plus_tanh(emitter_, value(curve.a));
+    if (curve.op == ScalarOp::exp) return emit_one_plus_exp(emitter_, value(curve.a));
   }
   return nullptr;
 }
@@ -193,7 +194,7 @@ llvm::Value* PointExpression::value(ScalarId id) {
       break;
     }
     default: {
-      known = one_plus_sigmoid(node);
+      known = one_plus_curve(node);
       if (known) break;
       llvm::Value* a = value(node.a);
       llvm::Value* b = node.b >= 0 ? value(node.b) : nullptr;

@@ -120,12 +120,12 @@ inline Real fma(Real a, double b, Real c) { return fma(a, a.of(b), c); }
 /// c0 + c1 x + c2 x^2 + ...
 Real polynomial(Real x, std::initializer_list<double> coefficients);
 
-/// The nearest integer (|x| below 2^22 or 2^51), as a real and as words.
+/// The integer nearest to x * factor (below 2^22 or 2^51), as a real and as words.
 struct Rounded {
   Real real;
   llvm::Value* integer;
 };
-Rounded nearest(Real x);
+Rounded nearest(Real x, double factor = 1);
 
 /// x * 2^n for whole n of at most twice the exponent range; rounds once.
 Real scale(Real x, llvm::Value* n);

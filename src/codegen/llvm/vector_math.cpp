@@ -23,9 +23,9 @@ Real polynomial(Real x, std::initializer_list<double> coefficients) {
   return sum;
 }
 
-Rounded nearest(Real x) {
+Rounded nearest(Real x, double factor) {
   const Real magic = x.of(x.is_double() ? 0x1.8p52 : 0x1.8p23);
-  const Real shifted = x + magic;
+  const Real shifted = factor == 1 ? x + magic : fma(x, factor, magic);
   return {shifted - magic, x.builder().CreateSub(shifted.bits(), magic.bits())};
 }
 

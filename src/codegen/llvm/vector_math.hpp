@@ -14,6 +14,9 @@ llvm::Value* emit_unary_math(Emitter& emitter, ScalarOp op, llvm::Value* x);
 llvm::Value* emit_one_plus_erf(Emitter& emitter, llvm::Value* x);
 llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* x);
 
+/// 1 + e^x in f32 with fused multiply-adds, as sigmoids want it: within 2 ulp.
+llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x);
+
 /// pow, atan2, rem (C fmod, exact) and mod (sign of the divisor).
 llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* a, llvm::Value* b);
 

@@ -15,19 +15,35 @@ struct Halved {
 };
 
 Halved take_ln2(Real x) {
-  const Rounded n = nearest(x * log2_e);
+  const Rounded n = nearest(x, log2_e);
   const Real high = fma(-n.real, ln2_high, x);
   return {n, fma(-n.real, ln2_low, high)};
 }
 
-/// e^r - 1 - r = r^2 p(r) on [-ln2/2, ln2/2].
-Real exp_tail(Real r) {
-  return r * r * polynomial(r, {5.e-01, 1.6666514e-01, 4.1666187e-02, 8.369591e-03, 1.3951724e-03});
+/// e^r = 1 + r + r^2 p(r) on [-ln2/2, ln2/2]; this is p times a factor.
+Real exp_tail(Real r, double factor = 1) {
+  return polynomial(r, {5.e-01 * factor, 1.6666514e-01 * factor, 4.1666187e-02 * factor,
+                        8.369591e-03 * factor, 1.3951724e-03 * factor});
 }
+
+/// e^r - 1.
+Real expm1_of_rest(Real r) { return fma(r * r, exp_tail(r), r); }
 
 Real exp(Real x) {
   const Halved h = take_ln2(at_least(at_most(x, 89), -104));
-  return scale(exp_tail(h.rest) + h.rest + 1.0, h.n);
+  return scale(expm1_of_rest(h.rest) + 1.0, h.n);
+}
+
+/// 1 + e^x = 1 + 2^(n-1) (2 e^r): what is too small for a normal power of two is lost beside 1, and
+/// only the sum becomes infinite.
+Real one_plus_exp(Real x) {
+  if (x.emitter->machine.masks) return exp(x) + 1.0;
+  const Halved h = take_ln2(at_least(at_most(x, 89), -86));
+  auto& b = x.builder();
+  const Real half_power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(126)), 23));
+  const Real r = h.rest;
+  const Real twice = fma(r * r, exp_tail(r, 2), fma(r, 2.0, r.of(2)));
+  return fma(twice, half_power, 1.0);
 }
 
 /// 2^x = 2^n 2^r, 2^r = 1 + r p(r) on [-1/2, 1/2].
@@ -43,7 +59,7 @@ Real exp2(Real x) {
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)): the halves keep 2^n finite at the upper end.
 Real expm1(Real x) {
   const Halved h = take_ln2(at_least(at_most(x, 89), -20));
-  const Real p = exp_tail(h.rest) + h.rest;
+  const Real p = expm1_of_rest(h.rest);
   auto& b = x.builder();
   const Real half_power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(126)), 23));
   const Real result = fma(half_power, p, half_power - 0.5) * 2.0;
@@ -93,7 +109,7 @@ Real tanh(Real x) {
   const Halved h = take_ln2(y * 2.0);
   auto& b = x.builder();
   const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
-  const Real e = fma(exp_tail(h.rest) + h.rest, power, power);
+  const Real e = fma(expm1_of_rest(h.rest), power, power);
   return copysign(select(y < 0.625, small, 1.0 - 2.0 / (e + 1.0)), x);
 }
 
@@ -129,7 +145,7 @@ Real cosine_of_rest(Real r) {
 Reduced reduce(Real x) {
   Emitter& emitter = *x.emitter;
   auto& b = x.builder();
-  const Rounded n = nearest(x * 0x1.45f306dc9c883p-1);
+  const Rounded n = nearest(x, 0x1.45f306dc9c883p-1);
   Real rest = fma(-n.real, 0x1.921fb6p+0, x);
   rest = fma(-n.real, -0x1.777a5cp-25, rest);
   rest = fma(-n.real, -0x1.ee59dap-50, rest);
@@ -183,7 +199,11 @@ llvm::Value* emit_one_plus_erf(Emitter& emitter, llvm::Value* value) {
 
 llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* value) {
   const Real x{&emitter, value};
-  return (2.0 / (exp(x * -2.0) + 1.0)).value;
+  return (2.0 / one_plus_exp(x * -2.0)).value;
+}
+
+llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x) {
+  return one_plus_exp({&emitter, x}).value;
 }
 
 Real emit_unary_f32(ScalarOp op, Real x) {

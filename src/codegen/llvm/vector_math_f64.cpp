@@ -17,7 +17,7 @@ struct Halved {
 
 /// x + low = n ln2 + rest.
 Halved take_ln2(Real x) {
-  const Rounded n = nearest(x * log2_e);
+  const Rounded n = nearest(x, log2_e);
   return {n, fma(-n.real, ln2_low, fma(-n.real, ln2_high, x))};
 }
 
@@ -51,7 +51,7 @@ Real exp2(Real x) {
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)).
 Real expm1(Real x) {
   const Real limited = at_least(at_most(x, 710), -50);
-  const Rounded n = nearest(limited * log2_e);
+  const Rounded n = nearest(limited, log2_e);
   // What rounding the rest loses counts: for n = 1 the result is smaller than its parts.
   const Real high = fma(-n.real, ln2_high, limited);
   const Real low = n.real * ln2_low;
@@ -258,7 +258,7 @@ Reduced reduce_angle(Real x) {
   Emitter& emitter = *x.emitter;
   auto& b = x.builder();
   // Three parts of pi/2 with 33 bits each: their products with n are exact up to 2^20.
-  const Rounded n = nearest(x * 0x1.45f306dc9c883p-1);
+  const Rounded n = nearest(x, 0x1.45f306dc9c883p-1);
   Real rest = fma(-n.real, 0x1.921fb544p+0, x);
   rest = fma(-n.real, 0x1.0b4611a6p-34, rest);
   rest = fma(-n.real, 0x1.3198a2ep-69, rest);
