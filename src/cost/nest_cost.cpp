@@ -76,6 +76,11 @@ class NestCost : public NestLines {
     if (!store && number >= 0 && turning_ && is_turned(number)) {
       body.alu += 0.048 * model_.cycle * std::pow(plan_.lanes, 1.5);
       accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
+    } else if (store && plan_.woven) {
+      // As many shuffles as exchanges of halves; an odd number of runs is joined one by one.
+      const double steps = plan_.tile % 2 == 0 ? std::log2(plan_.tile) : plan_.tile;
+      accesses = registers_of(dtype);
+      body.alu += steps * model_.cycle * registers_of(dtype);
     } else if (!store && !lanes_differ && stride > 1 && stride <= 4 && plan_.lanes >= 4) {
       // Whole registers are read and shuffled.
       // What a mask covers is gathered.

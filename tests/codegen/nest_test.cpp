@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "codegen/llvm/nest_plan.hpp"
 #include "nest_build.hpp"
 #include "nest_fixture.hpp"
 
@@ -62,6 +63,39 @@ TEST(Nest, TurnsTiles) {
         expect_as_interpreted(nest.kernel(3), 0, static_cast<unsigned>(rows));
       }
     }
+  }
+}
+
+/// Channels of groups in turns: rows are read in runs, and written every second to fourth element.
+TEST(Nest, WeavesRuns) {
+  for (const std::int64_t groups : {2, 3, 4, 5}) {
+    for (const std::int64_t channels : {4, 7, 8, 28, 33, 64}) {
+      for (const DType dtype : {DType::f32, DType::f64, DType::i8}) {
+        NestBuilder nest({3, channels, groups});
+        const std::int64_t row = channels * groups;
+        const int in = nest.buffer(dtype, 3 * row), out = nest.buffer(dtype, 3 * row);
+        const ScalarId x = nest.load(in, {row, 1, channels});
+        nest.store(out, nest.binary(ScalarOp::add, x, x), {row, groups, 1});
+        expect_as_interpreted(nest.kernel(3), 0, 3);
+      }
+    }
+  }
+}
+
+TEST(Nest, PlansToWeaveFewGroups) {
+  const auto tile_of = [](std::int64_t groups, const codegen::Machine& machine) {
+    NestBuilder nest({3, 28, groups});
+    const int in = nest.buffer(DType::f32, 84 * groups), out = nest.buffer(DType::f32, 84 * groups);
+    nest.store(out, nest.load(in, {28 * groups, 1, 28}), {28 * groups, groups, 1});
+    nest.kernel(3);
+    const codegen::NestPlan plan = codegen::plan_nest(nest.nest(), machine);
+    return plan.woven ? plan.tile : 0;
+  };
+  for (const codegen::Isa isa : {codegen::Isa::avx2, codegen::Isa::avx512}) {
+    const codegen::Machine machine = codegen::machine_of({.isa = isa});
+    EXPECT_EQ(tile_of(2, machine), 2U);
+    EXPECT_EQ(tile_of(4, machine), 4U);
+    EXPECT_EQ(tile_of(5, machine), 0U);
   }
 }
 

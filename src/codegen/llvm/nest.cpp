@@ -111,12 +111,6 @@ void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm
 /// The range of the tile dim in which all guards that became bounds hold for whole windows. Without
 /// tiles where a guard depends on other parallel dims too.
 void NestEmitter::find_interior() {
-  may_compute_twice_ = true;
-  for (const loop::Store& store : nest_.stores) {
-    for (const loop::Access& access : nest_.accesses) {
-      if (access.buffer == store.access.buffer) may_compute_twice_ = false;
-    }
-  }
   if (plan_.tile == 1) return;
   const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
   interior_passes_ = passes_;
@@ -160,7 +154,7 @@ void NestEmitter::emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* hig
   llvm::Value* first = clamped(interior_begin_, low);
   llvm::Value* inside = b.CreateSub(clamped(interior_end_, first), first);
   llvm::Value* tiled = b.CreateMul(b.CreateUDiv(inside, emitter_.i64(tile)), emitter_.i64(tile));
-  if (may_compute_twice_) {
+  if (plan_.may_repeat) {
     // The last tile reaches back into the one before it rather than leave single points.
     llvm::Value* enough = b.CreateICmpSGE(inside, emitter_.i64(tile));
     tiled = b.CreateSelect(enough, inside, emitter_.i64(0));
@@ -187,23 +181,23 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
   if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes_.back());
   // Single points of a nest with tiles need chains of additions to overlap, too.
   const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;
-  vector_loop(low, high, single ? plan_.single_unroll : plan_.unroll, {},
-              [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask, Values) {
+  vector_loop(low, high, single ? plan_.single_unroll : plan_.unroll, plan_.may_repeat, {},
+              [&](const Run& run, Values) {
                 NestFrame inner = frame;
-                inner.vectors = vectors * frame.tile;
+                inner.vectors = run.vectors * frame.tile;
                 inner.known.assign(inner.vectors, frame.known.front());
-                inner.lanes = lanes;
-                inner.mask = mask;
-                enter(inner, plan_.vector_dim, index, plan_.levels > 0);
+                inner.lanes = run.lanes;
+                inner.mask = run.mask;
+                enter(inner, plan_.vector_dim, run.index, plan_.levels > 0);
                 emit_passes(std::move(inner));
                 return Values{};
               });
 }
 
-/// Rounds of `unroll` vectors, then of one vector, then the tail: masked, or lane by lane where
-/// masks are slow.
+/// Rounds of `unroll` vectors, then of one vector, then the tail: masked, or, where masks are slow,
+/// a vector that reaches back (with `repeat`; no dim has fewer points than lanes) or lane by lane.
 NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll,
-                                             Values state, const Body& body) {
+                                             bool repeat, Values state, const Body& body) {
   auto& b = emitter_.builder;
   const unsigned lanes = plan_.lanes;
   auto whole = [&](llvm::Value* first, unsigned step) {
@@ -214,7 +208,7 @@ NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high
   auto rounds = [&](llvm::Value* first, llvm::Value* last, unsigned vectors, unsigned width) {
     state =
         emitter_.loop(first, last, vectors * width, state, [&](llvm::Value* index, Values inside) {
-          return body(index, vectors, width, nullptr, std::move(inside));
+          return body({index, vectors, width}, std::move(inside));
         });
   };
   if (lanes == 1) {
@@ -228,13 +222,18 @@ NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high
   }
   llvm::Value* end = whole(low, lanes);
   rounds(low, end, 1, lanes);
-  if (!emitter_.machine.masks) {
+  if (!emitter_.machine.masks && !repeat) {
     rounds(end, high, 1, 1);
     return state;
   }
   return emitter_.loop(end, high, lanes, state, [&](llvm::Value* index, Values inside) {
-    llvm::Value* mask = tail_mask(emitter_, b.CreateSub(high, index), lanes);
-    return body(index, 1, lanes, mask, std::move(inside));
+    if (emitter_.machine.masks) {
+      llvm::Value* mask = tail_mask(emitter_, b.CreateSub(high, index), lanes);
+      return body({index, 1, lanes, mask, mask}, std::move(inside));
+    }
+    llvm::Value* back = b.CreateSub(high, emitter_.i64(lanes));
+    llvm::Value* taken = tail_mask(emitter_, b.CreateSub(index, back), lanes);
+    return body({back, 1, lanes, nullptr, b.CreateNot(taken)}, std::move(inside));
   });
 }
 

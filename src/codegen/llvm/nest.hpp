@@ -46,6 +46,8 @@ struct NestFrame {
   llvm::Value* scratch = nullptr;  ///< of the row
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;
+  /// Lanes of a reduced dim that no earlier vector has taken; null: all.
+  llvm::Value* fresh = nullptr;
 };
 
 class NestEmitter {
@@ -58,8 +60,14 @@ class NestEmitter {
 
  private:
   using Values = std::vector<llvm::Value*>;
-  using Body = std::function<Values(llvm::Value* index, unsigned vectors, unsigned lanes,
-                                    llvm::Value* mask, Values state)>;
+  /// Vectors that one round of a vector loop takes.
+  struct Run {
+    llvm::Value* index;  ///< of their first lane
+    unsigned vectors = 1, lanes = 1;
+    llvm::Value* mask = nullptr;   ///< lanes that are there; null: all
+    llvm::Value* fresh = nullptr;  ///< those of them that no earlier vector has taken; null: all
+  };
+  using Body = std::function<Values(const Run& run, Values state)>;
 
   // nest.cpp: loops over parallel dims.
   void emit_item(llvm::Value* item);
@@ -67,8 +75,8 @@ class NestEmitter {
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
-  Values vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll, Values state,
-                     const Body& body);
+  Values vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll, bool repeat,
+                     Values state, const Body& body);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
   void hoist(NestFrame& frame, const NestPass& pass);
   void find_interior();
@@ -94,9 +102,7 @@ class NestEmitter {
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;
-  Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
-  llvm::Value* turned_mask(const NestFrame& frame, const loop::Access& a, llvm::Value*& pointer);
-  void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
+  bool repeats_tail(const NestPass& pass) const;
   void share(const NestFrame& frame, std::vector<PointExpression>& points, std::size_t vector,
              const NestPass& pass) const;
   void series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
@@ -109,6 +115,12 @@ class NestEmitter {
   llvm::Value* load_kept(const NestFrame& frame, ScalarId node, unsigned vector);
   llvm::Value* scratch_place(const NestFrame& frame, ScalarId node, unsigned vector);
   const loop::Access& access(std::size_t number) const;
+
+  // nest_turn.cpp: tiles that are turned in registers, behind loads or before stores.
+  Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
+  llvm::Value* turned_mask(const NestFrame& frame, const loop::Access& a, llvm::Value*& pointer);
+  void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
+  void store_woven(const NestFrame& frame, int number, std::vector<PointExpression>& points);
 
   // nest_rows.cpp: rows that lanes run along.
   void emit_rows(const NestFrame& frame, llvm::Value* low, llvm::Value* high);
@@ -128,7 +140,6 @@ class NestEmitter {
   std::vector<NestPass> passes_;
   /// Of tiles, which lie where no guard along the tile dim fails.
   std::vector<NestPass> interior_passes_;
-  bool may_compute_twice_ = false;  ///< no store changes what a load reads
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
   std::vector<std::int64_t>

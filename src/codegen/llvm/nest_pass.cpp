@@ -83,6 +83,13 @@ void NestEmitter::emit_stores_once(const NestFrame& frame) {
   emit_stores(frame, stores_once_, points);
 }
 
+/// Whether the last vector of a row may take lanes again that the one before it took.
+bool NestEmitter::repeats_tail(const NestPass& pass) const {
+  const bool clipped = std::any_of(pass.clips.begin(), pass.clips.end(),
+                                   [&](const auto& clip) { return clip.dim == plan_.vector_dim; });
+  return !clipped && (pass.stores.empty() || plan_.may_repeat);
+}
+
 /// The running values of a pass at their start: by reduction, then group, then value and position.
 /// Groups are the vectors of a round, so that their chains of additions overlap, and one of scalars
 /// for a tail lane by lane.
@@ -119,16 +126,16 @@ NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
   if (dim == plan_.rank()) return emit_points(frame, pass, std::move(state), 0);
   const auto [low, high] = emit_bounds(emitter_, nest_, pass, dim, frame.index);
   if (dim == plan_.vector_dim) {
-    return vector_loop(low, high, plan_.unroll, std::move(state),
-                       [&](llvm::Value* index, unsigned vectors, unsigned lanes, llvm::Value* mask,
-                           Values inside) {
+    return vector_loop(low, high, plan_.unroll, repeats_tail(pass), std::move(state),
+                       [&](const Run& run, Values inside) {
                          NestFrame inner = frame;
-                         enter(inner, dim, index, false);
-                         inner.known.assign(vectors, frame.known.front());
-                         inner.vectors = vectors;
-                         inner.lanes = lanes;
-                         inner.mask = mask;
-                         const bool tail_lane = lanes == 1 && plan_.lanes > 1;
+                         enter(inner, dim, run.index, false);
+                         inner.known.assign(run.vectors, frame.known.front());
+                         inner.vectors = run.vectors;
+                         inner.lanes = run.lanes;
+                         inner.mask = run.mask;
+                         inner.fresh = run.fresh;
+                         const bool tail_lane = run.lanes == 1 && plan_.lanes > 1;
                          return emit_points(inner, pass, std::move(inside),
                                             tail_lane ? plan_.unroll : 0);
                        });
@@ -262,95 +269,6 @@ void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& po
   }
 }
 
-/// Which points of a square tile the access's guards let it read, <lanes x i1> along the tile dim;
-/// null: all. Where none does, `pointer` becomes one that is safe to read from.
-llvm::Value* NestEmitter::turned_mask(const NestFrame& frame, const loop::Access& a,
-                                      llvm::Value*& pointer) {
-  auto& b = emitter_.builder;
-  llvm::Value* mask = nullptr;
-  for (const loop::Guard& guard : a.guards) {
-    llvm::Value* position = emitter_.i64(guard.offset);
-    for (std::size_t dim = 0; dim < guard.coefficients.size(); ++dim) {
-      const std::int64_t step = guard.coefficients[dim];
-      if (step == 0) continue;
-      position = b.CreateAdd(position, b.CreateMul(frame.index[dim], emitter_.i64(step)));
-    }
-    const std::int64_t along = guard.coefficients[static_cast<std::size_t>(plan_.tile_dim())];
-    if (along != 0) {
-      llvm::Value* steps = splat(emitter_, emitter_.i64(along), frame.lanes);
-      position = b.CreateAdd(splat(emitter_, position, frame.lanes),
-                             b.CreateMul(lane_numbers(emitter_, frame.lanes), steps));
-    }
-    llvm::Value* extent = splat(emitter_, emitter_.i64(guard.extent), lanes_of(position));
-    llvm::Value* holds = b.CreateICmpULT(position, extent);
-    if (along == 0) {
-      // A masked read far outside of the buffer is harmless, but slow.
-      llvm::Value* start = emitter_.buffers[static_cast<std::size_t>(a.buffer)];
-      pointer = b.CreateSelect(holds, pointer, start);
-    }
-    holds = splat(emitter_, holds, frame.lanes);
-    mask = mask ? b.CreateAnd(mask, holds) : holds;
-  }
-  return mask;
-}
-
-/// Reads a square tile in runs along the tile dim and exchanges ever wider blocks between pairs of
-/// rows, which turns it into runs along the vector dim.
-void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpression>& points,
-                              ScalarId node) {
-  auto& b = emitter_.builder;
-  const auto number = static_cast<std::size_t>(nest_.nodes[at(node)].index);
-  const loop::Access& a = nest_.accesses[number];
-  const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
-  llvm::Type* element = memory_type(emitter_, dtype);
-  const std::int64_t stride = a.strides[static_cast<std::size_t>(plan_.vector_dim)];
-  llvm::Value* along = frame.index[static_cast<std::size_t>(plan_.vector_dim)];
-  llvm::Value* corner = b.CreateGEP(element, frame.addresses[number].pointer,
-                                    b.CreateMul(along, emitter_.i64(stride)));
-  llvm::Value* mask = turned_mask(frame, a, corner);
-  llvm::Constant* fill = constant_of(emitter_, dtype, 1, a.fill, static_cast<std::int64_t>(a.fill));
-  Values rows;
-  for (unsigned lane = 0; lane < frame.lanes; ++lane) {
-    llvm::Value* run = b.CreateGEP(element, corner, emitter_.i64(stride * lane));
-    rows.push_back(emit_load(emitter_, dtype, run, 1, frame.lanes, mask, mask ? fill : nullptr));
-  }
-  const int lanes = static_cast<int>(frame.lanes);
-  for (int width = 1; width < lanes; width *= 2) {
-    std::vector<int> low, high;
-    for (int lane = 0; lane < lanes; ++lane) {
-      low.push_back(lane & width ? lanes + lane - width : lane);
-      high.push_back(lane & width ? lanes + lane : lane + width);
-    }
-    for (int row = 0; row < lanes; ++row) {
-      if (row & width) continue;
-      llvm::Value*& first = rows[static_cast<std::size_t>(row)];
-      llvm::Value*& second = rows[static_cast<std::size_t>(row + width)];
-      llvm::Value* mixed = b.CreateShuffleVector(first, second, low);
-      second = b.CreateShuffleVector(first, second, high);
-      first = mixed;
-    }
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) points[i].set(node, rows[i]);
-}
-
-/// All points of a square tile; turned loads are there before everything else.
-NestEmitter::Values NestEmitter::emit_turned(const NestFrame& frame, const NestPass& pass,
-                                             Values state) {
-  std::vector<PointExpression> points;
-  for (unsigned vector = 0; vector < frame.vectors; ++vector) {
-    points.push_back(expression_at(frame, pass, vector));
-  }
-  for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
-    const ScalarNode& node = nest_.nodes[id];
-    if (node.op != ScalarOp::load) continue;
-    if (std::find(plan_.turned.begin(), plan_.turned.end(), node.index) == plan_.turned.end())
-      continue;
-    load_turned(frame, points, static_cast<ScalarId>(id));
-  }
-  emit_stores(frame, pass.stores, points);
-  return state;
-}
-
 /// Computes each series for all vectors before what follows from it. Vector after vector, a long
 /// chain of series would fill what the processor looks ahead to, and few vectors would overlap.
 void NestEmitter::series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
@@ -393,7 +311,7 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
         if (across)
           position = emitter_.builder.CreateAdd(position, emitter_.i64(vector * frame.lanes));
       }
-      partial = reduction.step(partial, here, position, across, across ? frame.mask : nullptr);
+      partial = reduction.step(partial, here, position, across, across ? frame.fresh : nullptr);
       state[place] = partial.value;
       if (width == 2) state[place + 1] = partial.position;
       slot += width * groups_;
@@ -413,6 +331,10 @@ void NestEmitter::emit_stores(const NestFrame& frame, const std::vector<int>& st
     for (PointExpression& point : points) point.value(store.node);
   }
   for (const int number : stores) {
+    if (plan_.woven && frame.tile > 1 && frame.lanes > 1) {
+      store_woven(frame, number, points);
+      continue;
+    }
     const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
     for (unsigned vector = 0; vector < points.size(); ++vector) {
       const std::size_t place = nest_.accesses.size() + static_cast<std::size_t>(number);

@@ -137,6 +137,35 @@ unsigned lanes_along(const loop::Nest& nest, const std::vector<DimSet>& node_dim
   return static_cast<unsigned>(std::min<std::uint64_t>(machine.lanes(widest), needed));
 }
 
+bool may_repeat(const loop::Nest& nest) {
+  return std::none_of(nest.stores.begin(), nest.stores.end(), [&](const loop::Store& store) {
+    return std::any_of(nest.accesses.begin(), nest.accesses.end(), [&](const loop::Access& access) {
+      return access.buffer == store.access.buffer;
+    });
+  });
+}
+
+/// The dim whose points lie between the lanes of every store of a map with lanes along `dim`, so
+/// few that they are woven in registers; -1 where there is none.
+int dim_between(const loop::Nest& nest, int dim) {
+  constexpr std::int64_t most = 4;
+  if (has_reduce(nest) || dim >= nest.parallel_dims) return -1;
+  int found = -1;
+  for (const loop::Store& store : nest.stores) {
+    const std::vector<std::int64_t>& strides = store.access.strides;
+    const auto unit = std::find(strides.begin(), strides.end(), 1);
+    const int between = static_cast<int>(unit - strides.begin());
+    if (unit == strides.end() || (found >= 0 && between != found)) return -1;
+    found = between;
+    const std::int64_t apart = strides[static_cast<std::size_t>(dim)];
+    const bool plain = store.access.guards.empty() && store.access.indirect.empty();
+    if (!plain || apart < 2 || apart > most ||
+        apart != nest.extents[static_cast<std::size_t>(between)])
+      return -1;
+  }
+  return found;
+}
+
 /// Estimated time of a point of the domain with lanes along `dim`.
 double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
                   const Machine& machine) {
@@ -155,7 +184,8 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     reduced_dims |= DimSet{1} << i;
   }
   double cost = 0;
-  auto add = [&](const loop::Access& access, double weight) {
+  const bool woven = lanes >= 4 && dim_between(nest, dim) >= 0;
+  auto add = [&](const loop::Access& access, double weight, bool store) {
     const DimSet dims = dims_of(access, node_dims);
     if (reduced_dims && !(dims & reduced_dims)) weight /= row;
     const bool direct = std::abs(access.strides[d]) <= 1;
@@ -163,20 +193,23 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     for (const loop::Indirect& part : access.indirect) {
       scattered = scattered || (node_dims[static_cast<std::size_t>(part.node)] >> dim & 1);
     }
-    double one = scattered ? lanes : access.strides[d] == 0 ? 0.6 : 1;
+    double one = access.strides[d] == 0 ? 0.6 : 1;
+    if (scattered) one = store && woven ? 2 : lanes;
     for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
     cost += weight * one;
   };
-  for (const loop::Access& access : nest.accesses) add(access, 1);
-  for (const loop::Store& store : nest.stores) add(store.access, 2);
+  for (const loop::Access& access : nest.accesses) add(access, 1, false);
+  for (const loop::Store& store : nest.stores) add(store.access, 2, true);
   for (const ScalarNode& node : nest.nodes) {
     cost += 0.5;
     if (reduced && node.op == ScalarOp::reduce) cost += join / row * lanes;
   }
   const double vectors = (extent + lanes - 1) / lanes;
+  // Elsewhere the lanes of a tail are taken one by one.
+  const bool whole = machine.masks || reduced || may_repeat(nest);
   return cost *
-         (machine.masks ? std::max(1.0, static_cast<double>(static_cast<std::int64_t>(vectors)))
-                        : vectors + lanes / 2.0) /
+         (whole ? std::max(1.0, static_cast<double>(static_cast<std::int64_t>(vectors)))
+                : vectors + lanes / 2.0) /
          std::max(extent, 1.0);
 }
 
@@ -226,10 +259,31 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
 }
 
+/// The dim becomes the last before the vector dim.
+void make_tile_dim(NestPlan& plan, int dim) {
+  std::vector<int> order(plan.nest.extents.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + dim, order.begin() + dim + 1, order.begin() + plan.vector_dim);
+  rebuild(plan.nest, order);
+  plan.node_dims = node_dims_of(plan.nest);
+  plan.unroll = 1;
+}
+
+/// Maps that write along a dim of few points, and read along the vector dim: the first becomes the
+/// tile dim.
+void choose_weaving(NestPlan& plan) {
+  const int between = dim_between(plan.nest, plan.vector_dim);
+  if (between < 0 || plan.lanes < 4) return;
+  plan.tile = static_cast<unsigned>(plan.nest.extents[static_cast<std::size_t>(between)]);
+  make_tile_dim(plan, between);
+  plan.woven = true;
+}
+
 /// Elementwise nests that read along one dim and write along another: the first becomes the tile
 /// dim.
 void choose_turning(NestPlan& plan, const Machine& machine) {
   loop::Nest& nest = plan.nest;
+  if (plan.woven) return;
   if (plan.levels > 0 || plan.vector_dim == 0 || plan.vector_dim >= nest.parallel_dims) return;
   if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > 12) return;
   const auto vector_dim = static_cast<std::size_t>(plan.vector_dim);
@@ -240,13 +294,8 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
     if (found != access.strides.end()) dim = static_cast<int>(found - access.strides.begin());
   }
   if (dim < 0 || nest.extents[static_cast<std::size_t>(dim)] < plan.lanes) return;
-  std::vector<int> order(nest.extents.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + dim, order.begin() + dim + 1, order.begin() + plan.vector_dim);
-  rebuild(nest, order);
-  plan.node_dims = node_dims_of(nest);
+  make_tile_dim(plan, dim);
   plan.tile = plan.lanes;
-  plan.unroll = 1;
   const auto tile_dim = static_cast<std::size_t>(plan.tile_dim());
   for (std::size_t i = 0; i < nest.accesses.size(); ++i) {
     const loop::Access& access = nest.accesses[i];
@@ -415,6 +464,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   plan.nest = nest;
   normalise(plan.nest, rows);
   plan.vector_dim = choose_vector_dim(plan.nest, machine, rows);
+  plan.may_repeat = may_repeat(plan.nest);
   plan.node_dims = node_dims_of(plan.nest);
   plan.lanes = lanes_along(plan.nest, plan.node_dims, plan.vector_dim, machine);
 
@@ -444,6 +494,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
   if (!rows) choose_tile(plan, machine, cost);
+  if (!rows) choose_weaving(plan);
   if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);
   choose_items(plan, rows);

@@ -37,6 +37,12 @@ struct NestPlan {
   /// Accesses that run along the tile dim: a tile of lanes x lanes elements is read in runs and
   /// turned.
   std::vector<int> turned;
+  /// Stores write every `tile`-th element along the vector dim, and along the tile dim those
+  /// between: the vectors of a tile are woven into runs.
+  bool woven = false;
+  /// No store changes what a load reads: points may be computed twice, so that the last vector of a
+  /// row reaches back into the one before it.
+  bool may_repeat = false;
   int split_dim = 0;
   std::int64_t split_size = 1;
   std::int64_t items = 1;

@@ -28,7 +28,7 @@ void NestEmitter::emit_row_block(NestFrame frame, llvm::Value* low, llvm::Value*
   for (const NestPass& pass : passes_) {
     if (pass.reductions.empty() && pass.stores.empty()) continue;
     const bool ends = &pass == &last || (last.stores.empty() && pass.level == plan_.levels);
-    row_groups(low, high, !ends || may_compute_twice_, [&](llvm::Value* index, unsigned rows) {
+    row_groups(low, high, !ends || plan_.may_repeat, [&](llvm::Value* index, unsigned rows) {
       NestFrame group = frame;
       group.rows = rows;
       group.known.resize(rows, frame.known.front());
@@ -140,7 +140,7 @@ void NestEmitter::load_totals(NestFrame& frame, const NestPass& pass) {
 
 /// The reductions of a pass for each row; the lanes of all rows are joined together.
 void NestEmitter::run_row_reductions(NestFrame& frame, const NestPass& pass) {
-  const bool scalar_tail = !emitter_.machine.masks && plan_.lanes > 1;
+  const bool scalar_tail = !emitter_.machine.masks && plan_.lanes > 1 && !repeats_tail(pass);
   const unsigned vectors = plan_.unroll;
   std::vector<std::vector<Partial>> sums(pass.reductions.size()), tails = sums;
   for (unsigned row = 0; row < frame.rows; ++row) {
