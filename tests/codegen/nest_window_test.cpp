@@ -137,7 +137,7 @@ Window square(std::int64_t size, std::int64_t channels, std::int64_t kernel, std
 }
 
 TEST(NestWindow, ChannelsFillRegistersOrNot) {
-  for (const std::int64_t channels : {1, 3, 4, 8, 16, 20, 32, 40, 88})
+  for (const std::int64_t channels : {1, 3, 4, 8, 9, 15, 16, 20, 32, 40, 58, 88})
     expect_right(square(9, channels, 3, 1), Kind::depthwise);
 }
 

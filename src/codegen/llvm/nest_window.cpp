@@ -167,6 +167,13 @@ class WindowEmitter {
       emit_tile(tile, pointers, {channel, plan_.lanes, window_.vectors, mask});
     });
     if (partial == 0 || masked) return;
+    if (plan_.may_repeat) {
+      // The rest is one more register, which reaches back to channels that are done.
+      Value* rest = emitter_.i64(channels_ - plan_.lanes);
+      emitter_.when(builder_.CreateICmpEQ(last, emitter_.i64(channels_)),
+                    [&] { emit_tile(tile, pointers, {rest, plan_.lanes, 1, nullptr}); });
+      return;
+    }
     emitter_.loop(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, whole, first), last, 1,
                   [&](Value* channel) { emit_tile(tile, pointers, {channel, 1, 1, nullptr}); });
   }
