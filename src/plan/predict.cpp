@@ -58,12 +58,11 @@ int best_shared(const Times& times) {
 
 class Predictor {
  public:
-  Predictor(Plan& plan, const cost::MachineModel& model)
-      : plan_(plan), model_(model), where_(whereabouts(plan, model)) {}
+  /// `most`: threads of a step.
+  Predictor(Plan& plan, const cost::MachineModel& model, int most)
+      : plan_(plan), model_(model), where_(whereabouts(plan, model, most)), most_(most) {}
 
-  void choose(int most) {
-    most_ = most;
-    if (most > 1) where_of_team_ = whereabouts(plan_, team_of(most)).data;
+  void choose() {
     choose(plan_.steps, true);
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     if (team) {
@@ -78,9 +77,6 @@ class Predictor {
   }
 
   void predict() {
-    int most = 1;
-    for (const Step& step : plan_.steps) most = std::max(most, step.threads);
-    if (most > 1) where_of_team_ = whereabouts(plan_, team_of(most)).data;
     predict(plan_.steps);
     set_total();
   }
@@ -187,24 +183,24 @@ class Predictor {
   }
 
   Times kernel_times(const Step& step, int most) {
-    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
-    cost::KernelWork work = cost::work_of(kernel, where_.data.at(&step), model_);
-    near_bytes_[&step] = work.read[0] + work.read[1] + work.written[0] + work.written[1];
+    const cost::KernelWork& alone = work(step, where_.data);
+    near_bytes_[&step] = alone.read[0] + alone.read[1] + alone.written[0] + alone.written[1];
     const double line = code_line(step);
-    Times times{cost::time_of(work, model_, 1, line)};
-    const int useful = std::max(1, std::min(most, static_cast<int>(std::min(work.items, 1e6))));
+    Times times{cost::time_of(alone, model_, 1, line)};
+    const int useful = std::max(1, std::min(most, static_cast<int>(std::min(alone.items, 1e6))));
     if (useful == 1) return times;
-    const auto place = where_of_team_.find(&step);
-    if (place != where_of_team_.end()) work = cost::work_of(kernel, place->second, model_);
+    const cost::KernelWork& shared = work(step, where_.data_of_team);
     for (int threads = 2; threads <= useful; ++threads)
-      times.push_back(cost::time_of(work, model_, threads, line));
+      times.push_back(cost::time_of(shared, model_, threads, line));
     return times;
   }
-  /// The machine whose caches of single cores are those of a whole team.
-  cost::MachineModel team_of(int threads) const {
-    cost::MachineModel team = model_;
-    for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= threads;
-    return team;
+  /// Of a step's kernel where its data lies so. Threads are chosen more than once.
+  const cost::KernelWork& work(const Step& step, const Residencies& where) {
+    const auto [known, is_new] = works_.try_emplace({&step, &where});
+    if (is_new)
+      known->second = cost::work_of(plan_.kernels[static_cast<std::size_t>(step.index)],
+                                    where.at(&step), model_);
+    return known->second;
   }
 
   /// Kernels of the backend's own: what they tell, or a quarter of the machine's peak, shared
@@ -309,19 +305,21 @@ class Predictor {
   Plan& plan_;
   const cost::MachineModel& model_;
   const Whereabouts where_;
-  Residencies where_of_team_;                 ///< where each worker has its part in its own caches
+  std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;
   std::map<const Step*, double> near_bytes_;  ///< that a step finds in its core's own caches
-  int most_ = 1;
+  const int most_;
 };
 
 }  // namespace
 
 void choose_threads(Plan& plan, const cost::MachineModel& model, int most) {
-  Predictor(plan, model).choose(std::max(most, 1));
+  Predictor(plan, model, std::max(most, 1)).choose();
 }
 
 void predict_times(Plan& plan, const cost::MachineModel& model) {
-  Predictor(plan, model).predict();
+  int most = 1;
+  for (const Step& step : plan.steps) most = std::max(most, step.threads);
+  Predictor(plan, model, most).predict();
 }
 
 }  // namespace rlx::plan

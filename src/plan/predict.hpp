@@ -17,11 +17,12 @@ using Residencies = std::map<const Step*, std::vector<cost::Residency>>;
 struct Whereabouts {
   Residencies data;
   std::map<const Step*, cost::Residency> code;  ///< of kernels: lines of their code
+  Residencies data_of_team;  ///< where each worker has its part in its own caches; of one: none
 };
 
 /// Bytes of each buffer of each step, and lines of its code, by the level that they come from when
-/// the plan runs again and again.
-Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model);
+/// the plan runs again and again. `workers`: of the team that may share steps.
+Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model, int workers = 1);
 
 /// How often a loop is taken to run whose number of iterations data tells.
 inline constexpr double assumed_trips = 8;

@@ -203,12 +203,21 @@ std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) 
   return a;
 }
 
+/// The machine whose caches of single cores are those of a whole team.
+cost::MachineModel team_of(const cost::MachineModel& model, int workers) {
+  cost::MachineModel team = model;
+  for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= workers;
+  return team;
+}
+
 /// Follows a plan's steps through the caches.
 class Walk {
  public:
-  Walk(const Plan& plan, const cost::MachineModel& model)
+  Walk(const Plan& plan, const cost::MachineModel& model, int workers)
       : plan_(plan),
         model_(model),
+        team_(team_of(model, workers)),
+        has_team_(workers > 1),
         pieces_(plan),
         codes_(plan),
         first_code_(pieces_.bytes().size()),
@@ -217,7 +226,9 @@ class Walk {
 
   Whereabouts run() {
     // The second run finds what the first one left.
-    for (int run = 0; run < 2; ++run) take(plan_.steps);
+    take(plan_.steps);
+    notes_ = true;
+    take(plan_.steps);
     return std::move(result_);
   }
 
@@ -257,13 +268,15 @@ class Walk {
     constexpr double l1_bytes = 16 << 10;  // half: a kernel has more lines than run at least once
     constexpr double longer = 2;           // than data, code stays: it is read again while it runs
     const std::size_t code = codes_.of(step);
-    cost::Residency& residency = result_.code[&step] = {};
-    const double near = code_order_.distance(code);
-    if (near >= 0 && near + code_order_.bytes(code) <= l1_bytes) {
-      residency.bytes[0] = code_order_.bytes(code);
-    } else {
-      const double away = order_.distance(first_code_ + code);
-      add_bytes(residency, away / longer, code_order_.bytes(code), model_, 1);
+    if (notes_) {
+      cost::Residency& residency = result_.code[&step] = {};
+      const double near = code_order_.distance(code);
+      if (near >= 0 && near + code_order_.bytes(code) <= l1_bytes) {
+        residency.bytes[0] = code_order_.bytes(code);
+      } else {
+        const double away = order_.distance(first_code_ + code);
+        add_bytes(residency, away / longer, code_order_.bytes(code), model_, 1);
+      }
     }
     code_order_.touch(code);
     order_.touch(first_code_ + code);
@@ -272,8 +285,7 @@ class Walk {
   /// Kernels walk through all of their buffers at once: what is touched first makes room for what
   /// comes later.
   void take_data(const Step& step) {
-    std::vector<cost::Residency>& list = result_.data[&step];
-    list.assign(step.buffers.size(), {});
+    std::vector<cost::Residency> found(step.buffers.size()), of_team(found.size());
     std::size_t longest = 0;
     const std::vector<Pieces::Range> ranges = ranges_of(plan_, step, pieces_);
     for (const Pieces::Range& range : ranges) longest = std::max(longest, range.last - range.first);
@@ -283,26 +295,35 @@ class Walk {
         const std::size_t count = range.last - range.first;
         const std::size_t end = range.first + (at + 1) * count / longest;
         for (std::size_t piece = range.first + at * count / longest; piece < end; ++piece) {
-          add_bytes(list[k], order_.distance(piece), order_.bytes(piece), model_, 0);
+          if (notes_) {
+            const double distance = order_.distance(piece), bytes = order_.bytes(piece);
+            add_bytes(found[k], distance, bytes, model_, 0);
+            if (has_team_) add_bytes(of_team[k], distance, bytes, team_, 0);
+          }
           order_.touch(piece);
         }
       }
     }
+    if (notes_) result_.data[&step] = std::move(found);
+    if (notes_ && has_team_) result_.data_of_team[&step] = std::move(of_team);
   }
 
   const Plan& plan_;
   const cost::MachineModel& model_;
+  const cost::MachineModel team_;
+  const bool has_team_;
   const Pieces pieces_;
   const Codes codes_;
   const std::size_t first_code_;  ///< of the pieces
   TouchOrder order_, code_order_;
+  bool notes_ = false;  ///< what is found where: not in the first run
   Whereabouts result_;
 };
 
 }  // namespace
 
-Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model) {
-  return Walk(plan, model).run();
+Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model, int workers) {
+  return Walk(plan, model, workers).run();
 }
 
 }  // namespace rlx::plan
