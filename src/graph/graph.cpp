@@ -2,6 +2,7 @@
 #include "rlx/graph.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "base/error.hpp"
@@ -249,7 +250,7 @@ bool equal(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims()) return false;
   if (a.data() == b.data()) return true;
   if (!a.data() || !b.data()) return false;
-  return std::equal(a.data(), a.data() + a.bytes(), b.data());
+  return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 bool equal(const GraphPointer& a, const GraphPointer& b) {

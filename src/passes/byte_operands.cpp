@@ -279,13 +279,15 @@ bool widens_bytes(const Graph& graph, ValueId id) {
 }  // namespace
 
 Result<Graph> casts_of_products(const Graph& graph) {
+  const auto of_bytes = [&](const Node& node) {
+    return (node.op.is<op::DotGeneral>() || node.op.is<op::Conv>()) && node.inputs.size() == 2 &&
+           widens_bytes(graph, node.inputs[0]) && widens_bytes(graph, node.inputs[1]);
+  };
+  if (std::ranges::none_of(graph.nodes(), of_bytes)) return graph;
   std::map<ValueId, ValueId> casts;  // by bytes in the source
   return rewrite(graph,
                  [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-                   if (!node.op.is<op::DotGeneral>() && !node.op.is<op::Conv>()) return false;
-                   if (node.inputs.size() != 2 || !widens_bytes(graph, node.inputs[0]) ||
-                       !widens_bytes(graph, node.inputs[1]))
-                     return false;
+                   if (!of_bytes(node)) return false;
                    std::vector<ValueId> operands;
                    for (const ValueId input : node.inputs) {
                      const ValueId bytes = graph.node(input).inputs[0];

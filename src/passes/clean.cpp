@@ -1,4 +1,6 @@
 // Merging equal nodes and dropping dead ones.
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -19,6 +21,7 @@ Result<Graph> drop_dead(const Graph& graph) {
       if (input.node >= 0) live[static_cast<std::size_t>(input.node)] = true;
     }
   }
+  if (std::ranges::all_of(live, std::identity())) return graph;
   return rewrite(graph, [&](Rewriter&, std::int32_t index, const Node&) -> Result<bool> {
     return !live[static_cast<std::size_t>(index)];
   });

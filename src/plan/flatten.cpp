@@ -63,6 +63,15 @@ class Flattening {
     return outputs;
   }
 
+  /// A graph without branches, which is flat.
+  Result<FlatGraph> as_it_is(const Graph& graph) {
+    flat_.graph = graph;
+    flat_.predicates.resize(graph.nodes().size());
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+      RLX_TRY(add_body(static_cast<std::int32_t>(i)));
+    return std::move(flat_);
+  }
+
   FlatGraph finish(const std::vector<GraphOutput>& names, const std::vector<ValueId>& values) {
     std::vector<GraphOutput> outputs;
     for (std::size_t i = 0; i < names.size(); ++i) outputs.push_back({names[i].name, values[i]});
@@ -126,6 +135,8 @@ class Flattening {
 
 Result<FlatGraph> flatten(const Graph& graph) {
   Flattening flattening;
+  if (std::ranges::none_of(graph.nodes(), [](const Node& node) { return node.op.is<op::If>(); }))
+    return flattening.as_it_is(graph);
   RLX_ASSIGN(const auto outputs, flattening.add(graph, nullptr, {}));
   return flattening.finish(graph.outputs(), outputs);
 }
