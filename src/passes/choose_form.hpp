@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,17 +10,25 @@
 
 namespace rlx::passes {
 
-/// One way to write a convolution with its bias and activation, as a graph by itself.
+/// One way to write a convolution with its bias and activation.
 struct ConvolutionForm {
   std::string what;  ///< "with 2 columns side by side"
-  Graph graph;
+  /// Makes it, as a graph by itself. May be called on any thread while the asking pass waits.
+  std::function<Result<Graph>()> graph;
   double weights = 1;   ///< how many times as large the weights are
   double worth_ns = 0;  ///< what a run must win at least, since the form takes long to prepare
   std::string price;    ///< what else it costs, for people; empty: nothing
 };
 
-/// Which form is the fastest. The first one is the convolution as it is.
-using ChooseForm =
-    std::function<std::size_t(const Node&, const std::vector<ConvolutionForm>& forms)>;
+/// A convolution and its forms. The first one is the convolution as it is.
+struct FormQuestion {
+  std::int32_t node = -1;
+  std::vector<ConvolutionForm> forms;
+};
+
+/// Which forms are the fastest, by question: all of a graph at once, so that they can be predicted
+/// side by side.
+using ChooseForms =
+    std::function<std::vector<std::size_t>(const Graph&, std::span<const FormQuestion>)>;
 
 }  // namespace rlx::passes

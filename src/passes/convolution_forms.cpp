@@ -170,10 +170,10 @@ std::int64_t FewChannels::stride(std::size_t axis) const { return at(conv.stride
 std::int64_t FewChannels::dilation(std::size_t axis) const { return at(conv.dilations, axis, 1); }
 std::int64_t FewChannels::pad_low(std::size_t axis) const { return at(conv.pad_low, axis, 0); }
 
-std::vector<std::unique_ptr<Form>> forms_of(const FewChannels& c) {
+Forms forms_of(const FewChannels& c) {
   constexpr std::int64_t most_outputs = 64;       // what a block of columns holds
   constexpr double least_gain = 1.1, near = 1.2;  // of the work
-  std::vector<std::unique_ptr<Form>> forms;
+  Forms forms;
   if (Columns::step(c) > 0) {
     double most = Columns(c, 1).work() / least_gain;
     std::vector<Columns> columns;

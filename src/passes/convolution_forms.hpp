@@ -37,7 +37,9 @@ class Form {
   virtual Value in_order(Value result) const = 0;
 };
 
+using Forms = std::vector<std::shared_ptr<const Form>>;
+
 /// The forms that may be faster, judged by the lanes that the convolution leaves idle.
-std::vector<std::unique_ptr<Form>> forms_of(const FewChannels& convolution);
+Forms forms_of(const FewChannels& convolution);
 
 }  // namespace rlx::passes

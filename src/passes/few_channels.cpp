@@ -1,7 +1,7 @@
 // Finds convolutions with few output channels, asks which form is the fastest, and writes it.
 #include "passes/few_channels.hpp"
 
-#include <map>
+#include <memory>
 #include <optional>
 
 #include "passes/channel_maps.hpp"
@@ -15,35 +15,35 @@ namespace {
 /// Multiply-adds that are worth a question.
 constexpr double least_work = 50'000;
 
-/// A convolution, the maps behind it that treat all points of a channel alike, and its new form.
-struct Rewrite {
-  std::int32_t conv = -1;
-  std::vector<std::int32_t> maps;  ///< each reads the one before
-  std::unique_ptr<Form> form;
-
-  std::int32_t last() const { return maps.empty() ? conv : maps.back(); }
+struct Rewrite : FoundConvolution {
+  std::shared_ptr<const Form> form;
 };
 
 class Finder {
  public:
-  Finder(const Graph& graph, const ChooseForm& choose)
-      : graph_(graph), choose_(choose), maps_(graph) {}
+  explicit Finder(const Graph& graph) : graph_(graph), maps_(graph) {}
 
-  std::optional<Rewrite> at(std::int32_t index) const {
-    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
-    const auto found = convolution(node);
-    if (!found) return std::nullopt;
-    std::vector<std::unique_ptr<Form>> forms = forms_of(*found);
-    if (forms.empty()) return std::nullopt;
-    std::vector<ConvolutionForm> asked;
-    asked.push_back({"as it is", alone(*found, nullptr), 1});
-    for (const auto& form : forms)
-      asked.push_back({form->what(), alone(*found, form.get()), form->weights()});
-    const std::size_t chosen = choose_(node, asked);
-    if (chosen == 0) return std::nullopt;
-    return Rewrite{.conv = index,
-                   .maps = maps_.behind(index, node.results[0].shape.size() - 1),
-                   .form = std::move(forms[chosen - 1])};
+  std::vector<Rewrite> found(const ChooseForms& choose) const {
+    std::vector<FormQuestion> questions;
+    std::vector<Forms> forms;  // but the first, by question
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto index = static_cast<std::int32_t>(i);
+      const auto conv = convolution(graph_.nodes()[i]);
+      if (!conv) continue;
+      Forms others = forms_of(*conv);
+      if (others.empty()) continue;
+      questions.push_back(question(index, *conv, others));
+      forms.push_back(std::move(others));
+    }
+    const std::vector<std::size_t> chosen = choose(graph_, questions);
+    std::vector<Rewrite> found;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      if (chosen[i] == 0) continue;
+      const std::int32_t conv = questions[i].node;
+      const std::size_t rank = graph_.nodes()[static_cast<std::size_t>(conv)].results[0].rank();
+      found.push_back({{conv, maps_.behind(conv, rank - 1)}, forms[i][chosen[i] - 1]});
+    }
+    return found;
   }
 
  private:
@@ -63,8 +63,17 @@ class Finder {
     return found;
   }
 
+  static FormQuestion question(std::int32_t node, const FewChannels& conv, const Forms& others) {
+    FormQuestion asked{node, {}};
+    asked.forms.push_back({"as it is", [conv] { return alone(conv, nullptr); }, 1});
+    for (const auto& form : others)
+      asked.forms.push_back(
+          {form->what(), [conv, form] { return alone(conv, form.get()); }, form->weights()});
+    return asked;
+  }
+
   /// The convolution alone, with the bias and activation that most have, as a graph of its own.
-  static Graph alone(const FewChannels& c, const Form* form) {
+  static Result<Graph> alone(const FewChannels& c, const Form* form) {
     Graph result;
     const Value x = result.input("x", f32, Shape(c.x.begin(), c.x.end()));
     const Value w = result.param("w", f32, c.w), bias = result.param("b", f32, {c.outputs()});
@@ -78,7 +87,6 @@ class Finder {
   }
 
   const Graph& graph_;
-  const ChooseForm& choose_;
   ChannelMaps maps_;
 };
 
@@ -98,30 +106,12 @@ Result<Value> rewritten(Rewriter& rewriter, const Rewrite& found) {
 
 }  // namespace
 
-Result<Graph> few_channels(const Graph& graph, const ChooseForm& choose) {
-  const Finder finder(graph, choose);
-  std::map<std::int32_t, Rewrite> found;  // by their last node
+Result<Graph> few_channels(const Graph& graph, const ChooseForms& choose) {
   try {
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-      auto rewrite = finder.at(static_cast<std::int32_t>(i));
-      if (!rewrite) continue;
-      const std::int32_t last = rewrite->last();
-      found.emplace(last, std::move(*rewrite));
-    }
+    return replace_found(graph, Finder(graph).found(choose), rewritten);
   } catch (const Exception& exception) {
     return exception.error();
   }
-  if (found.empty()) return graph;
-  RLX_ASSIGN(
-      const Graph made,
-      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node&) -> Result<bool> {
-        const auto here = found.find(index);
-        if (here == found.end()) return false;
-        RLX_ASSIGN(const Value y, rewritten(rewriter, here->second));
-        rewriter.replace(index, Values{y});
-        return true;
-      }));
-  return drop_dead(made);
 }
 
 }  // namespace rlx::passes

@@ -59,7 +59,7 @@ Result<Graph> channels_last(const Graph& graph);
 /// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3) or F(4x4,
 /// 3x3), where the choice falls on them. The maps behind them that treat all points of a channel
 /// alike come along. Rounding errors are larger than the direct sum's: graph/winograd.hpp.
-Result<Graph> winograd(const Graph& graph, const ChooseForm& choose);
+Result<Graph> winograd(const Graph& graph, const ChooseForms& choose);
 
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values). Wants canonical

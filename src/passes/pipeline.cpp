@@ -18,8 +18,10 @@ std::span<const Pass> all_passes() {
   static constexpr auto stack_by_preset = [](const Graph& graph) {
     return stack_products(graph, IoFusionGate::preset(Device::cpu), nullptr);
   };
-  static constexpr auto last_of = [](const Node&, const std::vector<ConvolutionForm>& forms) {
-    return forms.size() - 1;
+  static constexpr auto last_of = [](const Graph&, std::span<const FormQuestion> questions) {
+    std::vector<std::size_t> last;
+    for (const FormQuestion& question : questions) last.push_back(question.forms.size() - 1);
+    return last;
   };
   static constexpr auto winograd_last = [](const Graph& graph) { return winograd(graph, last_of); };
   static constexpr auto few_channels_last = [](const Graph& graph) {

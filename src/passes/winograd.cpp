@@ -19,11 +19,14 @@ namespace {
 
 using winograd::taps;
 
-constexpr std::int64_t tile_sizes[] = {2, 4};
-
-/// What a node of the transforms must win in a run: they take some 15 us each to plan, which a few
-/// hundred runs give back.
-constexpr double worth_of_node_ns = 150;
+/// Tiles of outputs x outputs.
+struct Tiles {
+  std::int64_t outputs;
+  /// What they must win in a run: the transforms are hundreds of nodes, which take milliseconds to
+  /// plan. A few hundred runs give that back.
+  double worth_ns;
+};
+constexpr Tiles tile_sizes[] = {{2, 21.3e3}, {4, 137.4e3}};
 
 /// Operations of a direct sum that make larger tiles worth a question: their transforms are
 /// hundreds of nodes, which take milliseconds to plan.
@@ -32,67 +35,80 @@ constexpr double least_work = 200e6;
 using Square = std::vector<Values>;
 using Finish = std::function<Result<Value>(Value)>;
 
-Value times(double factor, Value x) {
-  return factor == 1 ? x : x * x.graph().constant(DType::f32, factor);
-}
+/// The transforms of tiles, along one axis.
+class Transforms {
+ public:
+  explicit Transforms(Graph& graph, std::int64_t outputs)
+      : graph_(graph), magnitudes_(winograd::magnitudes(outputs)) {}
 
-/// sum + factor * x.
-Value plus(Value sum, double factor, Value x) {
-  return factor < 0 ? sum - times(-factor, x) : sum + times(factor, x);
-}
-
-/// The polynomial, whose first coefficient is 1, with d[first + 2k] for z^k.
-Value evaluated(const std::vector<double>& polynomial, const Values& d, std::size_t first) {
-  std::size_t k = polynomial.size() - 1;
-  Value sum = d[first + 2 * k];
-  while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
-  return sum;
-}
-
-/// B^T d, the image along one axis. The row of a point x holds the coefficients of the product of
-/// all (t - y) for the other points y; those of p and -p have the same even and odd parts. Zero
-/// takes the first even part along, infinity the last odd one: so each half of the points is one
-/// kernel, which reads the image once.
-Values image_points(const Values& d, std::span<const double> magnitudes) {
-  Values pairs;
-  std::optional<Value> zero, infinity;
-  for (std::size_t i = 0; i < magnitudes.size(); ++i) {
-    const double p = magnitudes[i];
-    const std::vector<double> others = winograd::polynomial(magnitudes, i);
-    const Value even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
-    if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
-    infinity = plus(evaluated(others, d, 3), -p * p, odd);
-    pairs.push_back(plus(even, p, odd));
-    pairs.push_back(plus(even, -p, odd));
+  /// B^T d, the image. The row of a point x holds the coefficients of the product of all (t - y)
+  /// for the other points y; those of p and -p have the same even and odd parts. Zero takes the
+  /// first even part along, infinity the last odd one: so each half of the points is one kernel,
+  /// which reads the image once.
+  Values image_points(const Values& d) {
+    Values pairs;
+    std::optional<Value> zero, infinity;
+    for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
+      const double p = magnitudes_[i];
+      const std::vector<double> others = winograd::polynomial(magnitudes_, i);
+      const Value even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
+      if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
+      if (i + 1 == magnitudes_.size()) infinity = plus(evaluated(others, d, 3), -p * p, odd);
+      pairs.push_back(plus(even, p, odd));
+      pairs.push_back(plus(even, -p, odd));
+    }
+    Values points{*zero};
+    points.insert(points.end(), pairs.begin(), pairs.end());
+    points.push_back(*infinity);
+    return points;
   }
-  Values points{*zero};
-  points.insert(points.end(), pairs.begin(), pairs.end());
-  points.push_back(*infinity);
-  return points;
-}
 
-/// A^T m, the outputs along one axis: output i is the sum of x^i m over the points x.
-Values output_points(const Values& m, std::span<const double> magnitudes) {
-  const std::size_t outputs = 2 * magnitudes.size();
-  Values even, odd;  // of p and -p
-  for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
-    even.push_back(m[k] + m[k + 1]);
-    odd.push_back(m[k] - m[k + 1]);
+  /// A^T m, the outputs: output i is the sum of x^i m over the points x.
+  Values output_points(const Values& m) {
+    const std::size_t outputs = 2 * magnitudes_.size();
+    Values even, odd;  // of p and -p
+    for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
+      even.push_back(m[k] + m[k + 1]);
+      odd.push_back(m[k] - m[k + 1]);
+    }
+    Values results;
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const Values& pairs = i % 2 == 0 ? even : odd;
+      const auto factor = [&](std::size_t k) {
+        return std::pow(magnitudes_[k], static_cast<double>(i));
+      };
+      Value sum = times(factor(0), pairs[0]);
+      for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
+      if (i == 0) sum = sum + m[0];
+      if (i + 1 == outputs) sum = sum + m.back();
+      results.push_back(sum);
+    }
+    return results;
   }
-  Values results;
-  for (std::size_t i = 0; i < outputs; ++i) {
-    const Values& pairs = i % 2 == 0 ? even : odd;
-    const auto factor = [&](std::size_t k) {
-      return std::pow(magnitudes[k], static_cast<double>(i));
-    };
-    Value sum = times(factor(0), pairs[0]);
-    for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
-    if (i == 0) sum = sum + m[0];
-    if (i + 1 == outputs) sum = sum + m.back();
-    results.push_back(sum);
+
+ private:
+  Value times(double factor, Value x) {
+    if (factor == 1) return x;
+    const auto [known, is_new] = factors_.try_emplace(factor);
+    if (is_new) known->second = graph_.constant(DType::f32, factor);
+    return x * known->second;
   }
-  return results;
-}
+  /// sum + factor * x.
+  Value plus(Value sum, double factor, Value x) {
+    return factor < 0 ? sum - times(-factor, x) : sum + times(factor, x);
+  }
+  /// The polynomial, whose first coefficient is 1, with d[first + 2k] for z^k.
+  Value evaluated(const std::vector<double>& polynomial, const Values& d, std::size_t first) {
+    std::size_t k = polynomial.size() - 1;
+    Value sum = d[first + 2 * k];
+    while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
+    return sum;
+  }
+
+  Graph& graph_;
+  const std::span<const double> magnitudes_;
+  std::map<double, Value> factors_;
+};
 
 /// The transform along the columns, then along the rows.
 template <class Transform>
@@ -122,52 +138,51 @@ struct Sizes {
   std::int64_t side() const { return outputs + taps - 1; }
   std::int64_t down() const { return (height + outputs - 1) / outputs; }
   std::int64_t across() const { return (width + outputs - 1) / outputs; }
-  std::span<const double> magnitudes() const { return winograd::magnitudes(outputs); }
 };
 
 /// [n * n, images * tiles, C]: the points of every tile of the image.
-Value tiles(Value x, const Sizes& s) {
-  // Axes of size 1 in front: the points lie side by side along it.
+Value tiles(Value x, const Sizes& s, Transforms& transforms) {
   const std::int64_t bottom = s.down() * s.outputs + taps - 1 - s.image_height - s.top;
   const std::int64_t right = s.across() * s.outputs + taps - 1 - s.image_width - s.left;
-  const Value image = pad(x, {0, s.top, s.left, 0}, {0, bottom, right, 0});
+  // An axis of size 1 in front: the points lie side by side along it.
+  const Value image = unsqueeze(pad(x, {0, s.top, s.left, 0}, {0, bottom, right, 0}), {0});
   Square d;
   for (std::int64_t i = 0; i < s.side(); ++i) {
     Values row;
     for (std::int64_t j = 0; j < s.side(); ++j) {
-      const Value part = slice(image, {0, i, j, 0},
-                               {s.images, i + (s.down() - 1) * s.outputs + 1,
-                                j + (s.across() - 1) * s.outputs + 1, s.in},
-                               {1, s.outputs, s.outputs, 1});
-      row.push_back(unsqueeze(part, {0}));
+      row.push_back(slice(image, {0, 0, i, j, 0},
+                          {1, s.images, i + (s.down() - 1) * s.outputs + 1,
+                           j + (s.across() - 1) * s.outputs + 1, s.in},
+                          {1, 1, s.outputs, s.outputs, 1}));
     }
     d.push_back(std::move(row));
   }
   Values all;
   for (const Values& row :
-       both_ways(d, [&](const Values& line) { return image_points(line, s.magnitudes()); }))
+       both_ways(d, [&](const Values& line) { return transforms.image_points(line); }))
     all.insert(all.end(), row.begin(), row.end());
   return reshape(concat(all, 0),
                  {Dim(s.side() * s.side()), Dim(s.images * s.down() * s.across()), Dim(s.in)});
 }
 
 /// The result [N, H, W, K] of the products [n * n, images * tiles, K], its parts finished.
-Result<Value> assembled(Value products, const Sizes& s, const Finish& finish) {
-  const Shape tile_shape{Dim(s.images), Dim(s.down()), Dim(1), Dim(s.across()), Dim(1), Dim(s.out)};
+Result<Value> assembled(Value products, const Sizes& s, Transforms& transforms,
+                        const Finish& finish) {
+  const Value points = reshape(products, {Dim(s.side() * s.side() * s.images), Dim(s.down()),
+                                          Dim(1), Dim(s.across()), Dim(1), Dim(s.out)});
   Square m;
   for (std::int64_t i = 0; i < s.side(); ++i) {
     Values row;
     for (std::int64_t j = 0; j < s.side(); ++j) {
-      const std::int64_t point = i * s.side() + j;
-      const Value part =
-          slice(products, {point, 0, 0}, {point + 1, s.images * s.down() * s.across(), s.out});
-      row.push_back(reshape(part, tile_shape));
+      const std::int64_t first = (i * s.side() + j) * s.images;
+      row.push_back(slice(points, {first, 0, 0, 0, 0, 0},
+                          {first + s.images, s.down(), 1, s.across(), 1, s.out}));
     }
     m.push_back(std::move(row));
   }
   Values rows;
   for (Values& row :
-       both_ways(m, [&](const Values& line) { return output_points(line, s.magnitudes()); })) {
+       both_ways(m, [&](const Values& line) { return transforms.output_points(line); })) {
     for (Value& part : row) {
       RLX_ASSIGN(part, finish(part));
     }
@@ -196,7 +211,8 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t out
                 .left = low(1)};
   const Value filters =
       x.graph().add_one(op::WinogradFilters{outputs}, {transpose(w, {3, 2, 0, 1})});
-  return assembled(matmul(tiles(x, s), filters), s, finish);
+  Transforms transforms(x.graph(), outputs);
+  return assembled(matmul(tiles(x, s, transforms), filters), s, transforms, finish);
 }
 
 bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
@@ -234,47 +250,45 @@ double direct_work(const Graph& graph, const Node& node) {
          static_cast<double>(node.results[0].elements());
 }
 
-Result<std::vector<ConvolutionForm>> forms_of(const Graph& graph, const Node& node,
-                                              const op::Conv& conv) {
-  std::vector<ConvolutionForm> forms(1);
-  RLX_ASSIGN(Graph direct, alone(graph, node, conv, 0));
-  forms[0] = {.what = "by the direct sum", .graph = std::move(direct)};
-  for (const std::int64_t outputs : tile_sizes) {
+FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& conv) {
+  const Node& node = graph.nodes()[static_cast<std::size_t>(index)];
+  const auto form = [&graph, &node, &conv](std::int64_t outputs) {
+    return [&graph, &node, &conv, outputs] { return alone(graph, node, conv, outputs); };
+  };
+  FormQuestion asked{index, {{.what = "by the direct sum", .graph = form(0)}}};
+  for (const Tiles& tiles : tile_sizes) {
+    const std::int64_t outputs = tiles.outputs, side = outputs + taps - 1;
     if (outputs > 2 && direct_work(graph, node) < least_work) break;
-    RLX_ASSIGN(Graph points, alone(graph, node, conv, outputs));
-    const std::int64_t side = outputs + taps - 1;
-    const double worth = worth_of_node_ns * static_cast<double>(points.nodes().size());
-    forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
-                     .graph = std::move(points),
-                     .weights = static_cast<double>(side * side) / (taps * taps),
-                     .worth_ns = worth,
-                     .price = fmt::format("errors up to {} of the result's deviation",
-                                          winograd::error_of(outputs))});
+    asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
+                           .graph = form(outputs),
+                           .weights = static_cast<double>(side * side) / (taps * taps),
+                           .worth_ns = tiles.worth_ns,
+                           .price = fmt::format("errors up to {} of the result's deviation",
+                                                winograd::error_of(outputs))});
   }
-  return forms;
+  return asked;
 }
 
-/// A convolution that becomes products of points, and the maps that its parts take along.
-struct Found {
-  std::int32_t conv = -1;
-  std::vector<std::int32_t> maps;
+/// A convolution that becomes products of points.
+struct Found : FoundConvolution {
   std::int64_t outputs = 0;
 };
 
-Result<std::map<std::int32_t, Found>> find(const Graph& graph, const ChooseForm& choose) {
+std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
   const ChannelMaps maps(graph);
-  std::map<std::int32_t, Found> found;  // by their last node
+  std::vector<FormQuestion> questions;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const auto* conv = node.op.as<op::Conv>();
-    if (!conv || !fits(graph, node, *conv) || !maps.is_weight_only(node.inputs[1])) continue;
-    RLX_ASSIGN(const auto forms, forms_of(graph, node, *conv));
-    const std::size_t chosen = choose(node, forms);
-    if (chosen == 0) continue;
-    const auto index = static_cast<std::int32_t>(i);
-    Found here{index, maps.behind(index, 3), tile_sizes[chosen - 1]};
-    const std::int32_t last = here.maps.empty() ? index : here.maps.back();
-    found.emplace(last, std::move(here));
+    if (conv && fits(graph, node, *conv) && maps.is_weight_only(node.inputs[1]))
+      questions.push_back(question(graph, static_cast<std::int32_t>(i), *conv));
+  }
+  const std::vector<std::size_t> chosen = choose(graph, questions);
+  std::vector<Found> found;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    if (chosen[i] == 0) continue;
+    const std::int32_t conv = questions[i].node;
+    found.push_back({{conv, maps.behind(conv, 3)}, tile_sizes[chosen[i] - 1].outputs});
   }
   return found;
 }
@@ -293,20 +307,9 @@ Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
 
 }  // namespace
 
-Result<Graph> winograd(const Graph& graph, const ChooseForm& choose) {
+Result<Graph> winograd(const Graph& graph, const ChooseForms& choose) {
   try {
-    RLX_ASSIGN(const auto found, find(graph, choose));
-    if (found.empty()) return graph;
-    RLX_ASSIGN(
-        const Graph made,
-        rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node&) -> Result<bool> {
-          const auto here = found.find(index);
-          if (here == found.end()) return false;
-          RLX_ASSIGN(const Value y, rewritten(rewriter, here->second));
-          rewriter.replace(index, Values{y});
-          return true;
-        }));
-    return drop_dead(made);
+    return replace_found(graph, find(graph, choose), rewritten);
   } catch (const Exception& exception) {
     return exception.error();
   }

@@ -204,7 +204,9 @@ Result<Graph> Lowering::region_forms(const Graph& graph, const passes::Precision
   }
   RLX_ASSIGN(result, passes::channels_last(result));
   if (reorders() && options.precision == Precision::f32) {
-    const auto fastest = [&](const auto&... asked) { return forms.fastest(asked...); };
+    const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
+      return forms.fastest(within, asked);
+    };
     RLX_ASSIGN(result, passes::few_channels(result, fastest));
     RLX_ASSIGN(result, passes::winograd(result, fastest));
   }

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/error.hpp"
+#include "base/error_in_flight.hpp"
 #include "cost/machine_model.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
@@ -42,22 +45,65 @@ double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
   return 0;
 }
 
+/// Passes name a layer as it is differently, but it is the same.
+std::string key_of(const std::string& layer, const std::vector<passes::ConvolutionForm>& forms,
+                   std::size_t form) {
+  return form == 0 ? layer : layer + forms[form].what;
+}
+
 }  // namespace
 
-FormChoice::FormChoice(const Backend& backend, int threads, const GivenAnswers& given,
-                       const Graph& whole)
+FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole)
     : backend_(backend),
       threads_(threads),
       given_(given),
       nearer_(nearer_ns_per_byte(backend, whole)) {}
 
-Result<double> FormChoice::predicted(const Graph& graph, const std::string& name,
-                                     double weight_bytes) {
-  auto known = known_.find(name);
-  if (known == known_.end())
-    known = known_.emplace(name, backend_.predicted_ns(graph, threads_)).first;
-  if (!known->second.ok()) return known->second;
-  return *known->second - weight_bytes * nearer_;
+Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form) const try {
+  RLX_ASSIGN(const Graph graph, form.graph());
+  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads_));
+  return Planned{ns, profile_graph_io(graph), weight_bytes(graph)};
+} catch (...) {
+  return error_in_flight();
+}
+
+Status FormChoice::plan(std::span<const passes::FormQuestion> questions,
+                        const std::vector<std::string>& layers) {
+  struct Work {
+    const passes::ConvolutionForm* form;
+    Result<Planned>* result;
+  };
+  std::vector<Work> work;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const auto& forms = questions[i].forms;
+    for (std::size_t k = 0; k < forms.size(); ++k) {
+      const auto [known, is_new] = known_.try_emplace(key_of(layers[i], forms, k), Planned{});
+      if (is_new) work.push_back({&forms[k], &known->second});
+    }
+  }
+  std::atomic<std::size_t> next = 0;
+  backend_.run_lanes(backend_.lanes(), [&](int) {
+    for (std::size_t i = next++; i < work.size(); i = next++)
+      *work[i].result = planned(*work[i].form);
+  });
+  for (const Work& done : work) {
+    if (!done.result->ok() && done.result->error().kind == ErrorKind::out_of_memory)
+      return done.result->error();
+  }
+  return {};
+}
+
+std::vector<std::size_t> FormChoice::fastest(const Graph& graph,
+                                             std::span<const passes::FormQuestion> questions) {
+  std::vector<std::string> layers;
+  for (const passes::FormQuestion& question : questions)
+    layers.push_back(print(question.forms[0].graph().value()));
+  if (Status status = plan(questions, layers); !status.ok()) throw Exception(status.error());
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < questions.size(); ++i)
+    chosen.push_back(fastest(graph.nodes()[static_cast<std::size_t>(questions[i].node)],
+                             questions[i].forms, layers[i]));
+  return chosen;
 }
 
 void FormChoice::claim_memory() {
@@ -69,29 +115,34 @@ void FormChoice::claim_memory() {
                    form_bytes_ * 1e-6, direct_bytes_ * 1e-6)});
 }
 
-std::size_t FormChoice::fastest(const Node& node,
-                                const std::vector<passes::ConvolutionForm>& forms) {
-  const double weights = weight_bytes(forms[0].graph);
-  const std::string layer = print(forms[0].graph);
-  const Result<double> direct = predicted(forms[0].graph, layer, weights);
+std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
+                                const std::string& layer) {
+  const auto planned = [&](std::size_t i) -> const Result<Planned>& {
+    return known_.at(key_of(layer, forms, i));
+  };
+  const Result<Planned>& direct = planned(0);
   if (!direct.ok()) return 0;
+  const double weights = direct->weight_bytes;
+  // Where weights lie as they will in the whole program.
+  const auto predicted = [&](std::size_t i) {
+    return planned(i)->ns - weights * forms[i].weights * nearer_;
+  };
   std::size_t best = 0;
-  double least = *direct;
-  std::string times = fmt::format("{:.1f} us {}", *direct * 1e-3, forms[0].what);
+  double least = predicted(0);
+  std::string times = fmt::format("{:.1f} us {}", least * 1e-3, forms[0].what);
   std::vector<FusionQuestion> asked(forms.size());
   const int number = asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
-    const Result<double> time =
-        predicted(forms[i].graph, layer + forms[i].what, weights * forms[i].weights);
-    if (!time.ok()) continue;
-    const double with_gain = *time * least_gain + forms[i].worth_ns;
+    if (!planned(i).ok()) continue;
+    const double time = predicted(i);
+    const double with_gain = time * least_gain + forms[i].worth_ns;
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
-                .before = profile_graph_io(forms[0].graph),
-                .after = profile_graph_io(forms[i].graph),
+                .before = direct->io,
+                .after = planned(i)->io,
                 .work_added_ns = with_gain,
-                .score_ns = *direct - with_gain};
-    times += fmt::format(", {:.1f} us {}", *time * 1e-3, forms[i].what);
+                .score_ns = predicted(0) - with_gain};
+    times += fmt::format(", {:.1f} us {}", time * 1e-3, forms[i].what);
     if (with_gain < least) best = i, least = with_gain;
   }
   for (std::size_t i = forms.size(); i-- > 1;) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,11 @@ namespace rlx {
 class FormChoice {
  public:
   /// `whole`: the program that the convolutions are part of.
-  FormChoice(const Backend& backend, int threads, const GivenAnswers& given, const Graph& whole);
+  FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole);
 
-  /// The fastest form; 0 for the first one, the convolution as it is.
-  std::size_t fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms);
+  /// The fastest form of each convolution of `graph`; 0 for the first one, as it is.
+  std::vector<std::size_t> fastest(const Graph& graph,
+                                   std::span<const passes::FormQuestion> questions);
 
   /// Adds what the forms that were taken cost in memory, where they do.
   void claim_memory();
@@ -29,15 +31,26 @@ class FormChoice {
   std::vector<FusionQuestion> questions;
 
  private:
-  /// ns where weights lie as they will in the whole program. Networks repeat their layers: each
-  /// different one is planned once. `name`: of the layer and the form that the graph has.
-  Result<double> predicted(const Graph& graph, const std::string& name, double weight_bytes);
+  /// A layer in one form, planned by itself.
+  struct Planned {
+    double ns = 0;  ///< its weights coming from memory
+    GraphIoProfile io;
+    double weight_bytes = 0;
+  };
+  Result<Planned> planned(const passes::ConvolutionForm& form) const;
+  /// Plans what is not known yet, side by side.
+  Status plan(std::span<const passes::FormQuestion> questions,
+              const std::vector<std::string>& layers);
+  std::size_t fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
+                      const std::string& layer);
 
-  const Backend& backend_;
+  Backend& backend_;
   const int threads_;
   const GivenAnswers& given_;
   const double nearer_;  ///< what a byte of weights takes less than predicted, in ns
-  std::map<std::string, Result<double>> known_;
+  /// By the layer's text and the form. Networks repeat their layers: each different one is planned
+  /// once.
+  std::map<std::string, Result<Planned>> known_;
   double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
   int asked_ = 0;
 };

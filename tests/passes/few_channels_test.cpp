@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "one_by_one.hpp"
 #include "passes/few_channels.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
@@ -44,14 +45,14 @@ const op::Conv* only_convolution(const Graph& graph) {
 }
 
 /// Answers with the last form whose name has `part` in it.
-passes::ChooseForm prefer(std::string part, int* asked = nullptr) {
-  return [part = std::move(part), asked](const Node&, const auto& forms) {
+passes::ChooseForms prefer(std::string part, int* asked = nullptr) {
+  return testing::one_by_one([part = std::move(part), asked](const Node&, const auto& forms) {
     if (asked) ++*asked;
     for (std::size_t i = forms.size(); i-- > 1;) {
       if (forms[i].what.find(part) != std::string::npos) return i;
     }
     return std::size_t{0};
-  };
+  });
 }
 
 TEST(FewChannels, NeighbouringColumnsGiveTheSameValues) {
@@ -143,13 +144,13 @@ TEST(FewChannels, AsksOnlyWhereLanesAreIdle) {
 /// The direct form stays where the answer says so, and comes first among what is asked.
 TEST(FewChannels, FirstFormIsTheConvolution) {
   const Graph direct = convolution({{1, 28, 28, 1}, {5, 5, 1, 8}, {}}, true);
-  const auto as_it_is = [](const Node& node, const std::vector<passes::ConvolutionForm>& forms) {
+  const auto as_it_is = testing::one_by_one([](const Node& node, const auto& forms) {
     EXPECT_TRUE(node.op.is<op::Conv>());
     EXPECT_GT(forms.size(), 1U);
     EXPECT_EQ(forms[0].weights, 1);
-    EXPECT_TRUE(only_convolution(forms[0].graph));
+    EXPECT_TRUE(only_convolution(forms[0].graph().value()));
     return std::size_t{0};
-  };
+  });
   EXPECT_EQ(print(passes::few_channels(direct, as_it_is).value()), print(direct));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "one_by_one.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 #include "same_values.hpp"
@@ -27,8 +28,11 @@ Graph convolution(const Case& c) {
   return graph;
 }
 
-std::size_t by_twos(const Node&, const std::vector<passes::ConvolutionForm>&) { return 1; }
-std::size_t by_fours(const Node&, const std::vector<passes::ConvolutionForm>&) { return 2; }
+/// Every convolution in that form (0: as it is).
+passes::ChooseForms always(std::size_t form) {
+  return testing::one_by_one([form](const auto&, const auto&) { return form; });
+}
+const passes::ChooseForms by_twos = always(1), by_fours = always(2);
 
 TEST(Winograd, GivesTheDirectSumsValues) {
   const Case cases[] = {
@@ -78,14 +82,15 @@ TEST(Winograd, AsksWhichIsFaster) {
   for (const auto& [layer, count] : cases) {
     const Graph direct = convolution(layer);
     int asked = 0;
-    const auto never = [&](const Node& node, const std::vector<passes::ConvolutionForm>& forms) {
+    const auto never = testing::one_by_one([&](const Node& node, const auto& forms) {
       ++asked;
       EXPECT_TRUE(node.op.is<op::Conv>());
       EXPECT_EQ(forms.size(), count);
       for (const auto& form : forms)
-        EXPECT_EQ(testing::count<op::Conv>(form.graph), &form == forms.data() ? 1 : 0) << form.what;
+        EXPECT_EQ(testing::count<op::Conv>(form.graph().value()), &form == forms.data() ? 1 : 0)
+            << form.what;
       return std::size_t{0};
-    };
+    });
     EXPECT_EQ(testing::count<op::Conv>(passes::winograd(direct, never).value()), 1);
     EXPECT_EQ(asked, 1);
   }
@@ -130,11 +135,9 @@ Errors errors_of(std::size_t form) {
   const Value x = graph.input("x", f32, {1, 14, 14, 256});
   const Value w = transpose(graph.constant(filter), {2, 3, 1, 0});
   graph.output("y", graph.add_one(op::Conv{.channels_last = true}, {x, w}));
-  const auto choice = [=](const Node&, const std::vector<passes::ConvolutionForm>&) {
-    return form;
-  };
   Session session(Device::cpu);
-  auto program = session.compile(passes::winograd(graph, choice).value(), {.exact = true}).value();
+  auto program =
+      session.compile(passes::winograd(graph, always(form)).value(), {.exact = true}).value();
   const Outputs outputs = program.run({{"x", image}}).value();
   const std::vector<double> expected = direct_sum(image, filter);
   double squares = 0, sum = 0, wrong = 0, worst = 0;

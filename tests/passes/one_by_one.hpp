@@ -1,0 +1,23 @@
+// Who chooses among forms of convolutions, asked question by question.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "passes/choose_form.hpp"
+
+namespace rlx::testing {
+
+inline passes::ChooseForms one_by_one(
+    std::function<std::size_t(const Node&, const std::vector<passes::ConvolutionForm>&)> choose) {
+  return [choose = std::move(choose)](const Graph& graph,
+                                      std::span<const passes::FormQuestion> questions) {
+    std::vector<std::size_t> chosen;
+    for (const auto& [node, forms] : questions)
+      chosen.push_back(choose(graph.nodes()[static_cast<std::size_t>(node)], forms));
+    return chosen;
+  };
+}
+
+}  // namespace rlx::testing

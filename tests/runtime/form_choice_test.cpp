@@ -1,0 +1,100 @@
+// Forms of convolutions are predicted once for each different layer, side by side.
+#include "runtime/form_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/error.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx {
+namespace {
+
+/// Predicts by the number of nodes, on two threads of its own.
+class CountingBackend final : public Backend {
+ public:
+  Device device() const override { return Device::cpu; }
+  DeviceInfo info() const override { return {}; }
+  Claim claim(const Graph&, const Node&) const override { return {}; }
+  Result<std::unique_ptr<Executable>> compile(const CompileRequest&) override {
+    return Error{ErrorKind::not_available, "It compiles nothing."};
+  }
+  Result<double> predicted_ns(const Graph& graph, int) const override {
+    ++predictions;
+    if (graph.nodes().size() == fails_at) return failure;
+    return 1000.0 * static_cast<double>(graph.nodes().size());
+  }
+  int lanes() const override { return 2; }
+  void run_lanes(int, const std::function<void(int)>& body) override {
+    std::thread other([&] { body(1); });
+    body(0);
+    other.join();
+  }
+
+  mutable std::atomic<int> predictions = 0;
+  std::size_t fails_at = 0;
+  Error failure{ErrorKind::unsupported, "It cannot be planned."};
+};
+
+const GivenAnswers none_given;
+
+/// relu^maps of x [n].
+Result<Graph> maps_of(std::int64_t n, int maps) {
+  Graph graph;
+  Value y = graph.input("x", f32, {Dim(n)});
+  for (int i = 0; i < maps; ++i) y = relu(y);
+  graph.output("y", y);
+  return graph;
+}
+
+/// A layer of n values; each form has so many maps. Whose graph nobody asks for is not made.
+passes::FormQuestion question(std::int64_t n, const std::vector<int>& forms,
+                              std::atomic<int>& made) {
+  passes::FormQuestion asked{0, {}};
+  for (const int maps : forms) {
+    asked.forms.push_back({.what = "with " + std::to_string(maps), .graph = [n, maps, &made] {
+                             ++made;
+                             return maps_of(n, maps);
+                           }});
+  }
+  return asked;
+}
+
+TEST(FormChoice, PlansEachDifferentLayerOnce) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  FormChoice choice(backend, 1, none_given, whole);
+  std::atomic<int> made = 0;
+  std::vector<passes::FormQuestion> questions;
+  for (const std::int64_t n : {8, 16, 8, 8, 16}) questions.push_back(question(n, {9, 3, 1}, made));
+  questions.push_back(question(8, {2, 4}, made));
+  EXPECT_EQ(choice.fastest(whole, questions), (std::vector<std::size_t>{2, 2, 2, 2, 2, 0}));
+  EXPECT_EQ(backend.predictions, 2 * 3 + 2);
+  EXPECT_EQ(made, 8 + 6);  // and the layer's text once for each question
+  // The same layer as it is, whatever another pass calls it.
+  questions = {question(8, {9, 5}, made)};
+  questions[0].forms[0].what = "as it is";
+  EXPECT_EQ(choice.fastest(whole, questions), (std::vector<std::size_t>{1}));
+  EXPECT_EQ(backend.predictions, 8 + 1);
+  EXPECT_EQ(choice.claims.size(), 7U);
+}
+
+TEST(FormChoice, LeavesOutWhatCannotBePlanned) {
+  CountingBackend backend;
+  backend.fails_at = 2;  // input and one map
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  const std::vector<passes::FormQuestion> questions{question(8, {9, 3, 1}, made),
+                                                    question(16, {1, 3}, made)};
+  FormChoice choice(backend, 1, none_given, whole);
+  EXPECT_EQ(choice.fastest(whole, questions), (std::vector<std::size_t>{1, 0}));
+  // A lack of memory says nothing about a form.
+  backend.failure = Error{ErrorKind::out_of_memory, "There is no memory."};
+  FormChoice starved(backend, 1, none_given, whole);
+  EXPECT_THROW(starved.fastest(whole, questions), Exception);
+}
+
+}  // namespace
+}  // namespace rlx
