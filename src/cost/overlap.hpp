@@ -73,7 +73,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .store_across = 1.3,
             .across_bytes = 32,
             .guard = 9,
-            .tap_guard = 4.55,
+            .tap_guard = 2,
             .index = 35,
             .block_step = 1.04,
             .block_end = 1.0,
@@ -83,7 +83,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .spills = 1.2,
             .live_results = 0.3,
             .streams = 12,
-            .waited_streams = 0.8,
+            .waited_streams = 0.6,
             .lone_line = {0, 0.1, 1.6, 3},
             .turned_ways = 7,
             .crowded_store = 6};
