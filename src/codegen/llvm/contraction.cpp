@@ -26,8 +26,8 @@ class ContractionEmitter {
         plan_(context.plan),
         emitter_(context.emitter),
         builder_(emitter_.builder),
-        full_(plan_),
-        narrow_(plan_) {
+        narrow_(plan_),
+        full_(plan_) {
     // With masks one code serves all column blocks, unless the last one must not read on.
     if (!context.own_tail() || emitter_.machine.masks) return;
     narrow_ = narrow_plan(plan_);
@@ -319,7 +319,7 @@ class ContractionEmitter {
   const ContractionPlan& plan_;
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
-  ContractionPlan full_, narrow_;  ///< of the last column block and of the others
+  ContractionPlan narrow_, full_;  ///< of the last column block and of the others
 
   std::int64_t zero_line_bytes_ = 0, tile_at_ = 0, panel_source_at_ = 0, panel_at_ = 0;
   std::int64_t row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;

@@ -146,13 +146,13 @@ Products choose_products(const loop::Contraction& contraction, DType a_dtype, DT
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
                         unsigned lanes) {
   const unsigned limit = machine.registers >= 32 ? 4 : 2;
+  // Few registers leave no room for columns that do not exist.
+  if (machine.registers < 32 && contraction.n <= lanes) return 1;
   std::int64_t width = contraction.panel_width;
   if (!contraction.b_packed) {
     width = choose_panel_width(contraction.n, lanes, limit);
   }
   for (unsigned vectors = limit; vectors > 1; --vectors) {
-    // Few registers leave no room for columns that do not exist.
-    if (machine.registers < 32 && contraction.n <= lanes) return 1;
     if (width % (vectors * lanes) == 0) return vectors;
   }
   return 1;

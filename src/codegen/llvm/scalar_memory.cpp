@@ -115,17 +115,6 @@ void store_first(Emitter& emitter, DType dtype, llvm::Value* bits, llvm::Value* 
   }
 }
 
-}  // namespace
-
-void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int locality) {
-  auto& b = emitter.builder;
-  constexpr int data = 1;
-  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
-                    {pointer, b.getInt32(write ? 1 : 0), b.getInt32(locality), b.getInt32(data)});
-}
-
-namespace {
-
 /// Where lanes of a register are read and written one by one anyway, the addresses of those at a
 /// constant distance are best constants, too: a vector of pointers is taken apart lane by lane.
 bool goes_lane_by_lane(const Emitter& emitter, llvm::Value* mask) {
@@ -155,6 +144,13 @@ void store_lanes(Emitter& emitter, DType dtype, llvm::Value* bits, llvm::Value* 
 }
 
 }  // namespace
+
+void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int locality) {
+  auto& b = emitter.builder;
+  constexpr int data = 1;
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                    {pointer, b.getInt32(write ? 1 : 0), b.getInt32(locality), b.getInt32(data)});
+}
 
 llvm::Value* tail_mask(Emitter& emitter, llvm::Value* count, unsigned lanes) {
   auto& b = emitter.builder;
