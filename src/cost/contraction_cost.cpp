@@ -114,7 +114,7 @@ class ContractionCost {
   double step(std::int64_t rows) const {
     const double registers = d(rows) * plan_.vectors;
     const double sets =
-        d(codegen::accumulator_sets(rows * plan_.vectors, codegen::PlanMachine(model_.machine)));
+        d(codegen::accumulator_sets(plan_, rows, codegen::PlanMachine(model_.machine)));
     const double multiply = registers / model_.fma_per_cycle *
                             (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
     // Many rows at no constant distance have their addresses in memory.

@@ -125,20 +125,25 @@ Buffers noise_buffers(const loop::Kernel& kernel, std::uint32_t seed) {
   return buffers;
 }
 
-void expect_as_interpreted(const loop::Kernel& kernel, const Target& target, double tolerance,
-                           std::uint32_t seed) {
-  SCOPED_TRACE(fmt::format("on {}, seed {}", name_of(target.isa), seed));
-  if (!generator()) return;
+void run_generated(const loop::Kernel& kernel, const Target& target, Buffers& buffers,
+                   std::uint32_t seed) {
   auto code = generator()->generate(kernel, target);
   ASSERT_TRUE(code) << code.error().message;
   auto image = ObjectImage::load(code->object);
   ASSERT_TRUE(image) << image.error().message;
   void* symbol = image->symbol(code->symbol);
   ASSERT_NE(symbol, nullptr);
+  run_shuffled(*code, reinterpret_cast<KernelFunction>(symbol), buffers, seed);
+}
+
+void expect_as_interpreted(const loop::Kernel& kernel, const Target& target, double tolerance,
+                           std::uint32_t seed) {
+  SCOPED_TRACE(fmt::format("on {}, seed {}", name_of(target.isa), seed));
+  if (!generator()) return;
   Buffers wanted = noise_buffers(kernel, seed);
   Buffers made = wanted;
   loop::interpret(kernel, pointers(wanted).data());
-  run_shuffled(*code, reinterpret_cast<KernelFunction>(symbol), made, seed);
+  run_generated(kernel, target, made, seed);
   expect_equal(kernel, made, wanted, tolerance);
 }
 

@@ -24,6 +24,11 @@ std::vector<Target> host_targets();
 using Buffers = std::vector<std::vector<std::byte>>;
 Buffers noise_buffers(const loop::Kernel& kernel, std::uint32_t seed);
 
+/// Generates the kernel for `target` and runs its items in shuffled ranges on `buffers`; fails the
+/// test where it cannot be generated.
+void run_generated(const loop::Kernel& kernel, const Target& target, Buffers& buffers,
+                   std::uint32_t seed);
+
 /// Generates the kernel for `target`, runs its items in shuffled ranges on copies of noise, and
 /// expects what interpret gives, within `tolerance` times the magnitude of the sums.
 void expect_as_interpreted(const loop::Kernel& kernel, const Target& target, double tolerance,

@@ -1,4 +1,6 @@
 // Generated matrix products of all shapes and types against the oracle.
+#include <fmt/format.h>
+
 #include "codegen/host_target.hpp"
 #include "codegen/llvm/contraction_plan.hpp"
 #include "codegen/machine.hpp"
@@ -142,6 +144,26 @@ TEST(ContractionMatmul, last_columns_take_the_registers_that_they_fill) {
         const std::int64_t registers = (plan.column_blocks - 1) * plan.vectors + last_vectors(plan);
         EXPECT_EQ(registers, (n + plan.lanes - 1) / plan.lanes);
         EXPECT_TRUE(plan.vectors == 1 || n > plan.lanes);
+      }
+    }
+  }
+}
+
+/// What follows may tell apart sums that differ by rounding alone: a softmax of large numbers does.
+TEST(ContractionMatmul, equal_columns_have_equal_sums) {
+  if (!generator()) return;
+  for (const Target& target : host_targets()) {
+    for (const std::int64_t m : {1, 2, 6, 13}) {
+      for (const std::int64_t n : {9, 24, 40, 72}) {
+        SCOPED_TRACE(fmt::format("m {}, n {} on {}", m, n, name_of(target.isa)));
+        constexpr std::int64_t k = 200;
+        const loop::Kernel kernel = matmul({.m = m, .n = n, .k = k, .packed = false}, target);
+        Buffers buffers = noise_buffers(kernel, 5);
+        auto* b = reinterpret_cast<float*>(buffers[1].data());
+        for (std::int64_t i = 0; i < k * n; ++i) b[i] = b[i / n * n];
+        run_generated(kernel, target, buffers, 5);
+        const auto* c = reinterpret_cast<const float*>(buffers[2].data());
+        for (std::int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], c[i / n * n]) << i;
       }
     }
   }

@@ -42,7 +42,7 @@ class RowBlock {
     const std::int64_t registers = rows * plan_.vectors;
     sets_ = context.contraction.in_order
                 ? 1
-                : accumulator_sets(registers, PlanMachine(emitter_.machine));
+                : accumulator_sets(plan_, rows, PlanMachine(emitter_.machine));
     unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
   }
 

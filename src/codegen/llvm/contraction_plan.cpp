@@ -327,9 +327,10 @@ bool asks_for_results(const ContractionPlan& plan, DType accumulator) {
 
 }  // namespace
 
-std::int64_t accumulator_sets(std::int64_t accumulators, const PlanMachine& machine) {
+std::int64_t accumulator_sets(const ContractionPlan& plan, std::int64_t rows,
+                              const PlanMachine& machine) {
   const std::int64_t in_flight = machine.registers >= 32 ? 8 : 12;
-  return std::clamp<std::int64_t>(in_flight / accumulators, 1, 4);
+  return std::clamp<std::int64_t>(in_flight * plan.lanes / (rows * plan.block_columns), 1, 4);
 }
 
 unsigned last_vectors(const ContractionPlan& plan) {

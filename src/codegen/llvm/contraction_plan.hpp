@@ -116,8 +116,11 @@ struct PlanMachine {
         vnni(machine.vnni) {}
 };
 
-/// Few accumulators do not cover the latency of a multiply-add: so many sets are summed at the end.
-std::int64_t accumulator_sets(std::int64_t accumulators, const PlanMachine& machine);
+/// Few accumulators do not cover the latency of a multiply-add: so many sets are summed at the end
+/// of a block of so many rows. The last column block, narrow as it may be, has as many as all
+/// others: equal columns have equal sums, wherever they lie.
+std::int64_t accumulator_sets(const ContractionPlan& plan, std::int64_t rows,
+                              const PlanMachine& machine);
 
 /// Registers of the last column block that hold columns.
 unsigned last_vectors(const ContractionPlan& plan);
