@@ -377,7 +377,8 @@ class NestCost : public NestLines {
     const LastPass last = last_pass();
     const Walk w = walk();
     const double along = extent(plan_.vector_dim);
-    if (last.inner && in_place() && model_.machine.masks && std::fmod(along, plan_.lanes) != 0)
+    if (last.inner && !plan_.may_repeat && model_.machine.masks &&
+        std::fmod(along, plan_.lanes) != 0)
       overhead_ += w.entries * masked_wait_cycles * model_.cycle;
     const double kept = kept_stores_ * model_.cycle / model_.stores_per_cycle;
     if (plan_.levels > 0 && plan_.vector_is_reduced()) {

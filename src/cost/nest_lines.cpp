@@ -188,12 +188,4 @@ double NestLines::broken_rows(double rows) const {
   return most;
 }
 
-bool NestLines::in_place() const {
-  return std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const loop::Store& store) {
-    return std::any_of(
-        nest_.accesses.begin(), nest_.accesses.end(),
-        [&](const loop::Access& access) { return access.buffer == store.access.buffer; });
-  });
-}
-
 }  // namespace rlx::cost

@@ -14,7 +14,6 @@ class NestLines : public NestView {
 
   /// Its elements lie along the tile, and are turned in registers.
   bool is_turned(int access) const;
-  bool in_place() const;
   /// Of the vectors of a row, the part that is read under a mask: where lanes are left over at its
   /// end, or all where a guard runs along it.
   double masked_share(const loop::Access& access) const;

@@ -1,0 +1,90 @@
+// Facts about the nodes of nests: what they cost, which series they need, which dims they vary
+// along.
+#include <algorithm>
+
+#include "codegen/llvm/nest_plan.hpp"
+
+namespace rlx::codegen {
+
+int cost_of(const ScalarNode& node) {
+  switch (node.op) {
+    case ScalarOp::constant:
+    case ScalarOp::load:
+    case ScalarOp::domain_index:
+    case ScalarOp::accumulator:
+    case ScalarOp::reduce: return 0;
+    case ScalarOp::div:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::reciprocal: return 6;
+    case ScalarOp::rem:
+    case ScalarOp::mod:
+    case ScalarOp::pow: return 100;
+    case ScalarOp::exp:
+    case ScalarOp::exp2: return 16;
+    default: return node.op >= ScalarOp::exp && node.op <= ScalarOp::erf ? 40 : 1;
+  }
+}
+
+bool is_series(const ScalarNode& node) { return cost_of(node) >= cost_of({.op = ScalarOp::exp}); }
+
+std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores) {
+  std::vector<bool> needed(nest.nodes.size());
+  auto need = [&](ScalarId node) {
+    if (node >= 0) needed[static_cast<std::size_t>(node)] = true;
+  };
+  auto need_indices = [&](const loop::Access& access) {
+    for (const loop::Indirect& part : access.indirect) need(part.node);
+  };
+  for (const int number : stores) {
+    const loop::Store& store = nest.stores[static_cast<std::size_t>(number)];
+    need(store.node);
+    need_indices(store.access);
+  }
+  std::vector<ScalarId> series;
+  for (std::size_t i = nest.nodes.size(); i-- > 0;) {
+    const ScalarNode& node = nest.nodes[i];
+    if (!needed[i]) continue;
+    if (node.op == ScalarOp::load)
+      need_indices(nest.accesses[static_cast<std::size_t>(node.index)]);
+    for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
+    if (is_series(node)) series.push_back(static_cast<ScalarId>(i));
+  }
+  std::reverse(series.begin(), series.end());
+  return series;
+}
+
+DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
+  DimSet dims = 0;
+  auto add = [&](const std::vector<std::int64_t>& strides) {
+    for (std::size_t i = 0; i < strides.size(); ++i) {
+      if (strides[i] != 0) dims |= DimSet{1} << i;
+    }
+  };
+  add(access.strides);
+  for (const loop::Guard& guard : access.guards) add(guard.coefficients);
+  for (const loop::Indirect& part : access.indirect) {
+    dims |= node_dims[static_cast<std::size_t>(part.node)];
+  }
+  return dims;
+}
+
+std::vector<DimSet> node_dims_of(const loop::Nest& nest) {
+  const DimSet parallel = (DimSet{1} << nest.parallel_dims) - 1;
+  std::vector<DimSet> dims;
+  for (const ScalarNode& node : nest.nodes) {
+    DimSet own = 0;
+    if (node.op == ScalarOp::domain_index) own = DimSet{1} << node.index;
+    if (node.op == ScalarOp::load) {
+      own = dims_of(nest.accesses[static_cast<std::size_t>(node.index)], dims);
+    }
+    for (const ScalarId operand : {node.a, node.b, node.c}) {
+      if (operand >= 0) own |= dims[static_cast<std::size_t>(operand)];
+    }
+    if (node.op == ScalarOp::reduce) own &= parallel;
+    dims.push_back(own);
+  }
+  return dims;
+}
+
+}  // namespace rlx::codegen
