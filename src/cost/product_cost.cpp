@@ -1,5 +1,8 @@
-// Predicts products that are not there: a plain kernel of their shape.
+// Predicts products that are not there: plain kernels of their shape.
 #include "cost/product_cost.hpp"
+
+#include <algorithm>
+#include <limits>
 
 #include "codegen/pack.hpp"
 #include "cost/kernel_cost.hpp"
@@ -27,7 +30,9 @@ loop::Kernel product_kernel(const ProductShape& s, DType a, DType b, bool packed
     codegen::Target target;
     target.isa = model.machine.isa;
     codegen::PackedLayout layout = codegen::choose_packed_layout(s.columns, s.depth, b, target);
-    layout.group = a == bf16 && b == bf16 ? 2 : is_integer(a) ? 4 : 1;
+    const bool quads = is_integer(a) && model.machine.vnni;
+    const bool pairs = is_integer(a) || (a == bf16 && b == bf16 && model.machine.bf16_dot);
+    layout.group = quads ? 4 : pairs ? 2 : 1;
     layout.inner = s.depth;
     c.k_group = static_cast<std::int32_t>(layout.group);
     c.panel_width = static_cast<std::int32_t>(layout.panel_width);
@@ -52,12 +57,34 @@ double conversion_ns(const ProductShape& shape, DType a, bool packed, const Mach
          (a == u8 ? steps_to_bytes : 1);
 }
 
+/// On the best number of threads. More than one must be worth calling a team for.
+double least_ns(const loop::Kernel& kernel, const MachineModel& model, int threads) {
+  const KernelWork work = work_of(kernel, {}, model);
+  double least = std::numeric_limits<double>::infinity();
+  for (int count = 1; count <= std::max(threads, 1); ++count) {
+    const double team = count > 1 ? model.team + model.barrier : 0;
+    least = std::min(least, time_of(work, model, count).ns + team);
+  }
+  return least;
+}
+
 }  // namespace
 
 double product_ns(const ProductShape& shape, DType a, DType b, bool packed,
                   const MachineModel& model, int threads) {
   const loop::Kernel kernel = product_kernel(shape, a, b, packed, model);
   return predict(kernel, {}, model, threads).ns + conversion_ns(shape, a, packed, model) / threads;
+}
+
+double whole_rows_ns(const ProductShape& shape, DType a, DType b, bool packed,
+                     const MachineModel& model, int threads) {
+  loop::Kernel kernel = product_kernel(shape, a, b, packed, model);
+  const double plain = least_ns(kernel, model, threads);
+  // Whatever follows the rows costs the same in either form: here it is nothing.
+  loop::Nest& rows = std::get<loop::Contraction>(kernel.body).row_epilogue;
+  rows.extents = {0};
+  rows.nodes = {{.op = ScalarOp::constant, .dtype = f32}};
+  return std::max(0.0, least_ns(kernel, model, threads) - plain);
 }
 
 }  // namespace rlx::cost

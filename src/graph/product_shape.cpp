@@ -62,7 +62,7 @@ std::optional<ProductShape> product_shape(const Graph& graph, const Node& node) 
   const auto* conv = node.op.as<op::Conv>();
   if ((!dot && !conv) || node.inputs.size() != 2) return std::nullopt;
   const Type &a = graph.type(node.inputs[0]), &b = graph.type(node.inputs[1]);
-  if (a.dtype != f32 || b.dtype != f32 || !a.is_static() || !b.is_static()) return std::nullopt;
+  if (!a.is_static() || !b.is_static()) return std::nullopt;
   return dot ? shape_of(*dot, a, b, node.results[0]) : shape_of(*conv, a, b, node.results[0]);
 }
 

@@ -15,7 +15,7 @@ struct ProductShape {
   bool run_in_a = true;                  ///< it lies side by side in A
 };
 
-/// Of a static f32 matmul or channels-last convolution that becomes a contraction; nothing for any
+/// Of a static matmul or channels-last convolution that becomes a contraction; nothing for any
 /// other node.
 std::optional<ProductShape> product_shape(const Graph& graph, const Node& node);
 

@@ -37,6 +37,8 @@ class Narrowing {
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
     const auto shape = product_shape(graph_, node);
     if (!shape || weight_only_[static_cast<std::size_t>(index)]) return false;
+    if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(node.inputs[1]).dtype != f32)
+      return false;
     shape_ = *shape;
     const bool weight = weight_only_[static_cast<std::size_t>(node.inputs[1].node)];
     std::string reason;

@@ -7,6 +7,7 @@
 #include <queue>
 #include <tuple>
 
+#include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
 #include "plan/fusion_rules.hpp"
 #include "rlx/ops.hpp"
@@ -60,7 +61,7 @@ class Planner {
     FusionQuestion asked;
     asked.before = graph_.profile(from) + graph_.profile(into);
     asked.after = graph_.profile_of_both(from, into);
-    asked.work_added_ns = kind == Kind::sibling ? 0 : lost_parallelism_ns(graph_, a, b, policy_);
+    asked.work_added_ns = kind == Kind::sibling ? 0 : whole_rows_ns(graph_, a, b, policy_);
     decide(asked, policy_.gate);
     return asked;
   }
@@ -223,6 +224,10 @@ FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool en
   const double lanes = model.machine.lanes(4);
   policy.flops_per_ns = 2 * lanes * model.fma_per_cycle / model.cycle;
   policy.operations_per_ns = lanes / std::max(model.op(ScalarOp::add), 1e-3);
+  policy.whole_rows_ns = [model, threads](const ProductShape& shape, DType a, DType b,
+                                          bool weight) {
+    return cost::whole_rows_ns(shape, a, b, weight, model, threads);
+  };
   if (model.calibrated) {
     policy.gate.dispatch_ns = model.kernel + model.item + (threads > 1 ? model.barrier : 0);
     // What a kernel hands to the next one lies in L2 as a rule.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/product_shape.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -129,21 +130,18 @@ bool fits_beside(const RegionGraph& graph, const Region& a, const Region& b) {
          graph.predicates(a) == graph.predicates(b);
 }
 
-double lost_parallelism_ns(const RegionGraph& graph, const Region& a, const Region& b,
-                           const FusionPolicy& policy) {
+double whole_rows_ns(const RegionGraph& graph, const Region& a, const Region& b,
+                     const FusionPolicy& policy) {
   const Region& product = a.kind == Region::Kind::contraction ? a : b;
   const Region& other = &product == &a ? b : a;
   if (product.kind != Region::Kind::contraction || !product.reduced.empty() ||
-      other.reduced.empty() || policy.threads < 2)
+      other.reduced.empty() || !policy.whole_rows_ns)
     return 0;
-  constexpr double rows_of_block = 8, worthwhile_ns = 8'000;
-  const double rows =
-      static_cast<double>(element_count(product.dims)) / static_cast<double>(product.dims.back());
-  const double threads = policy.threads;
-  const double usable = std::clamp(rows / rows_of_block, 1.0, threads);
-  const double compute =
-      node_cost(graph.graph(), graph.node(product.root)).flops / policy.flops_per_ns;
-  return compute < worthwhile_ns ? 0 : compute * (1 / usable - 1 / threads);
+  const Node& node = graph.node(product.root);
+  const auto shape = product_shape(graph.graph(), node);
+  if (!shape) return 0;
+  const auto dtype = [&](std::size_t k) { return graph.type_read(node.inputs[k]).dtype; };
+  return policy.whole_rows_ns(*shape, dtype(0), dtype(1), graph.is_weight(node.inputs[1]));
 }
 
 bool may_recompute(const RegionGraph& graph, std::int32_t index) {

@@ -16,9 +16,9 @@ bool fits_before(const RegionGraph& graph, const Region& producer, const Region&
 /// Two nests over the same points.
 bool fits_beside(const RegionGraph& graph, const Region& a, const Region& b);
 
-/// Time lost where a reduction over whole rows leaves fewer blocks of rows than threads.
-double lost_parallelism_ns(const RegionGraph& graph, const Region& a, const Region& b,
-                           const FusionPolicy& policy);
+/// What a product takes longer where the rows that the other region reduces join it.
+double whole_rows_ns(const RegionGraph& graph, const Region& a, const Region& b,
+                     const FusionPolicy& policy);
 
 /// A map of a few ops with one value, which all its readers can evaluate where they read it,
 /// through whatever view.

@@ -1,0 +1,46 @@
+// Laws of the times of products that are not there.
+#include "cost/product_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cost/zen5.hpp"
+
+namespace rlx::cost {
+namespace {
+
+ProductShape product(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  return {.rows = rows,
+          .columns = columns,
+          .depth = depth,
+          .a_rows = rows,
+          .a_depth = depth,
+          .run = depth};
+}
+
+double whole_rows(const ProductShape& shape, DType a, DType b, int threads) {
+  return whole_rows_ns(shape, a, b, true, model_of_zen5(), threads);
+}
+
+TEST(ProductCost, WholeRowsNeverTakeLess) {
+  for (const std::int64_t rows : {1, 5, 16, 100, 1000})
+    for (const std::int64_t columns : {1, 40, 384})
+      for (const int threads : {1, 2, 16})
+        EXPECT_GE(whole_rows(product(rows, columns, 256), f32, f32, threads), 0)
+            << rows << " " << columns << " " << threads;
+}
+
+TEST(ProductCost, FewWholeRowsKeepThreadsWaiting) {
+  const ProductShape few = product(4, 1024, 1024);
+  const double plain = product_ns(few, f32, f32, true, model_of_zen5(), 2);
+  EXPECT_GT(whole_rows(few, f32, f32, 2), 0.5 * plain);
+  EXPECT_LT(whole_rows(few, f32, f32, 1), 0.1 * plain);
+}
+
+TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {
+  const ProductShape few = product(4, 1024, 1024);
+  EXPECT_GT(whole_rows(few, bf16, bf16, 2), 0);
+  EXPECT_GT(whole_rows(few, u8, i8, 2), 0);
+}
+
+}  // namespace
+}  // namespace rlx::cost
