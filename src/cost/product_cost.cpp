@@ -76,14 +76,20 @@ double product_ns(const ProductShape& shape, DType a, DType b, bool packed,
   return predict(kernel, {}, model, threads).ns + conversion_ns(shape, a, packed, model) / threads;
 }
 
-double whole_rows_ns(const ProductShape& shape, DType a, DType b, bool packed,
+double whole_rows_ns(const ProductShape& shape, DType a, DType b, bool packed, WholeRows rows,
                      const MachineModel& model, int threads) {
   loop::Kernel kernel = product_kernel(shape, a, b, packed, model);
+  // What moves beside the product is no matter of its form.
+  if (rows == WholeRows::operands) kernel.buffers[0].local = true;
   const double plain = least_ns(kernel, model, threads);
-  // Whatever follows the rows costs the same in either form: here it is nothing.
-  loop::Nest& rows = std::get<loop::Contraction>(kernel.body).row_epilogue;
-  rows.extents = {0};
-  rows.nodes = {{.op = ScalarOp::constant, .dtype = f32}};
+  loop::Contraction product = std::get<loop::Contraction>(kernel.body);
+  const loop::Nest nothing{.extents = {0}, .nodes = {{.op = ScalarOp::constant, .dtype = f32}}};
+  if (rows == WholeRows::results) {
+    product.row_epilogue = nothing;
+    kernel.body = std::move(product);
+  } else {
+    kernel.body = loop::Chain{{.k_extents = {0}, .row_epilogue = nothing}, std::move(product)};
+  }
   return std::max(0.0, least_ns(kernel, model, threads) - plain);
 }
 

@@ -1,6 +1,8 @@
 // What a matmul or convolution would take with operands of other dtypes, or in whole rows.
 #pragma once
 
+#include <cstdint>
+
 #include "cost/machine_model.hpp"
 #include "graph/product_shape.hpp"
 
@@ -11,11 +13,16 @@ namespace rlx::cost {
 double product_ns(const ProductShape& shape, DType a, DType b, bool packed,
                   const MachineModel& model, int threads);
 
-/// How many ns more that product takes, on the best number of threads up to `threads`, where the
-/// worker that makes a row makes all of it, since something that follows in the same kernel reduces
-/// the row: workers then share rows out, of which there may be few, and each group of them walks
-/// over all of B. At least 0; the operands are of the dtypes as they are.
-double whole_rows_ns(const ProductShape& shape, DType a, DType b, bool packed,
+/// Rows that a worker has to make whole, group by group: workers then share rows out, of which
+/// there may be few, and each group walks over all of B.
+enum class WholeRows : std::uint8_t {
+  results,   ///< something that follows in the same kernel reduces rows of the result
+  operands,  ///< the kernel makes the rows of A itself
+};
+
+/// How many ns more that product takes by that, on the best number of threads up to `threads`, what
+/// else the kernel does left out. At least 0; the operands are of these dtypes where they lie.
+double whole_rows_ns(const ProductShape& shape, DType a, DType b, bool packed, WholeRows rows,
                      const MachineModel& model, int threads);
 
 }  // namespace rlx::cost

@@ -199,28 +199,10 @@ class Chaining {
         .kind = chain ? "chain" : "prologue",
         .before = graph.profile(a.nodes, a.recomputed) + graph.profile(b.nodes, b.recomputed),
         .after = graph.profile(nodes, recomputed)};
-    if (!chain) asked.work_added_ns = work_of_groups_ns(b);
+    if (!chain) asked.work_added_ns = graph.whole_rows_ns(b, cost::WholeRows::operands, policy_);
     decide(asked, policy_.gate, policy_.given);
     regions_.questions.push_back(asked);
     return asked.fused;
-  }
-
-  /// Whole rows go to workers in groups. Few rows leave threads without work; and a group walks
-  /// over all of B, where a column block of B could have stayed in L1 for all rows.
-  double work_of_groups_ns(const Region& second) const {
-    constexpr double least_rows = 24, most_groups = 32, l1_bytes = 32 * 1024, block_columns = 64;
-    const Node& root = node(second.root);
-    const Type& b = graph_.type(root.inputs[1]);
-    const double rows = static_cast<double>(element_count(second.dims) / second.dims.back());
-    const double groups = std::clamp(rows / least_rows, 1.0, most_groups);
-    const double threads = std::max(policy_.threads, 1);
-    const auto b_bytes = static_cast<double>(b.bytes());
-    const double block = b_bytes / static_cast<double>(second.dims.back()) * block_columns;
-    const bool again = b_bytes > l1_bytes && block <= l1_bytes;
-    const double walks = again ? (groups - 1) * b_bytes / (policy_.gate.memory_bw * threads) : 0;
-    const double usable = std::min(std::floor(groups), threads);
-    const double compute = node_cost(graph_, root).flops / policy_.flops_per_ns;
-    return walks + compute * (1 / usable - 1 / threads);
   }
 
   bool only_the_root_reads(const Region& first, ValueId rows, std::int32_t root) const {

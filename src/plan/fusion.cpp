@@ -7,7 +7,6 @@
 #include <queue>
 #include <tuple>
 
-#include "cost/product_cost.hpp"
 #include "graph/op_info.hpp"
 #include "plan/fusion_rules.hpp"
 #include "rlx/ops.hpp"
@@ -61,9 +60,18 @@ class Planner {
     FusionQuestion asked;
     asked.before = graph_.profile(from) + graph_.profile(into);
     asked.after = graph_.profile_of_both(from, into);
-    asked.work_added_ns = kind == Kind::sibling ? 0 : whole_rows_ns(graph_, a, b, policy_);
+    if (kind != Kind::sibling) asked.work_added_ns = whole_results_ns(a, b);
     decide(asked, policy_.gate);
     return asked;
+  }
+
+  /// What a product takes longer where the rows that the other region reduces join it.
+  double whole_results_ns(const Region& a, const Region& b) const {
+    const Region& product = a.kind == Region::Kind::contraction ? a : b;
+    const Region& other = &product == &a ? b : a;
+    const bool joins = product.kind == Region::Kind::contraction && product.reduced.empty() &&
+                       !other.reduced.empty();
+    return joins ? graph_.whole_rows_ns(product, cost::WholeRows::results, policy_) : 0;
   }
 
   std::string name_of_region(std::int32_t r) const {
@@ -222,11 +230,10 @@ class Planner {
 FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool enabled) {
   FusionPolicy policy{.enabled = enabled, .threads = threads};
   const double lanes = model.machine.lanes(4);
-  policy.flops_per_ns = 2 * lanes * model.fma_per_cycle / model.cycle;
   policy.operations_per_ns = lanes / std::max(model.op(ScalarOp::add), 1e-3);
-  policy.whole_rows_ns = [model, threads](const ProductShape& shape, DType a, DType b,
-                                          bool weight) {
-    return cost::whole_rows_ns(shape, a, b, weight, model, threads);
+  policy.whole_rows_ns = [model, threads](const ProductShape& shape, DType a, DType b, bool weight,
+                                          cost::WholeRows rows) {
+    return cost::whole_rows_ns(shape, a, b, weight, rows, model, threads);
   };
   if (model.calibrated) {
     policy.gate.dispatch_ns = model.kernel + model.item + (threads > 1 ? model.barrier : 0);

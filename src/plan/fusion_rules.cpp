@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "graph/product_shape.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -128,20 +127,6 @@ bool fits_beside(const RegionGraph& graph, const Region& a, const Region& b) {
          b.kind == Region::Kind::nest && a.dims == b.dims && a.reduced == b.reduced &&
          a.nodes.size() + b.nodes.size() <= most_siblings &&
          graph.predicates(a) == graph.predicates(b);
-}
-
-double whole_rows_ns(const RegionGraph& graph, const Region& a, const Region& b,
-                     const FusionPolicy& policy) {
-  const Region& product = a.kind == Region::Kind::contraction ? a : b;
-  const Region& other = &product == &a ? b : a;
-  if (product.kind != Region::Kind::contraction || !product.reduced.empty() ||
-      other.reduced.empty() || !policy.whole_rows_ns)
-    return 0;
-  const Node& node = graph.node(product.root);
-  const auto shape = product_shape(graph.graph(), node);
-  if (!shape) return 0;
-  const auto dtype = [&](std::size_t k) { return graph.type_read(node.inputs[k]).dtype; };
-  return policy.whole_rows_ns(*shape, dtype(0), dtype(1), graph.is_weight(node.inputs[1]));
 }
 
 bool may_recompute(const RegionGraph& graph, std::int32_t index) {

@@ -16,10 +16,6 @@ bool fits_before(const RegionGraph& graph, const Region& producer, const Region&
 /// Two nests over the same points.
 bool fits_beside(const RegionGraph& graph, const Region& a, const Region& b);
 
-/// What a product takes longer where the rows that the other region reduces join it.
-double whole_rows_ns(const RegionGraph& graph, const Region& a, const Region& b,
-                     const FusionPolicy& policy);
-
 /// A map of a few ops with one value, which all its readers can evaluate where they read it,
 /// through whatever view.
 bool may_recompute(const RegionGraph& graph, std::int32_t region);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/product_shape.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -159,6 +160,19 @@ GraphIoProfile RegionGraph::profile(std::int32_t index) const { return profile_o
 
 GraphIoProfile RegionGraph::profile_of_both(std::int32_t a, std::int32_t b) const {
   return profile_of(border_of_both(a, b));
+}
+
+double RegionGraph::whole_rows_ns(const Region& product, cost::WholeRows rows,
+                                  const FusionPolicy& policy) const {
+  const Node& root = node(product.root);
+  const auto shape = product_shape(graph(), root);
+  if (!shape || !policy.whole_rows_ns) return 0;
+  const auto dtype = [&](ValueId operand) {
+    return graph().type(operand_read(graph(), regions_, operand)).dtype;
+  };
+  const ValueId a = root.inputs[0], b = root.inputs[1];
+  const bool weight = regions_.weight_only[static_cast<std::size_t>(b.node)];
+  return policy.whole_rows_ns(*shape, dtype(a), dtype(b), weight, rows);
 }
 
 void RegionGraph::merge(std::int32_t from, std::int32_t into) {

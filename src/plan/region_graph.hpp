@@ -29,13 +29,9 @@ class RegionGraph {
   std::int32_t region_of(std::int32_t node) const {
     return node < 0 ? -1 : regions_.region_of[static_cast<std::size_t>(node)];
   }
-  /// Of the value that a product reads for that operand.
-  const Type& type_read(ValueId operand) const {
-    return graph().type(operand_read(graph(), regions_, operand));
-  }
-  bool is_weight(ValueId id) const {
-    return regions_.weight_only[static_cast<std::size_t>(id.node)];
-  }
+  /// What the region's product takes longer where workers make whole rows.
+  double whole_rows_ns(const Region& product, cost::WholeRows rows,
+                       const FusionPolicy& policy) const;
   const std::vector<FlatGraph::Predicate>& predicates(const Region& region) const {
     return flat_.predicates[static_cast<std::size_t>(region.root)];
   }

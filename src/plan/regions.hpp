@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cost/machine_model.hpp"
+#include "cost/product_cost.hpp"
 #include "graph/product_shape.hpp"
 #include "graph/questions.hpp"
 #include "plan/view.hpp"
@@ -90,11 +90,11 @@ struct FusionPolicy {
   IoFusionGate gate = IoFusionGate::preset(Device::cpu);
   GivenAnswers given;  ///< answers that count whatever the gate says
   int threads = 1;
-  double flops_per_ns = 60;       ///< of matmuls, on one thread
   double operations_per_ns = 16;  ///< scalar operations of maps, on one thread
-  /// What a product takes longer where workers finish whole rows of it; `weight`: its B is one.
-  /// Null: nothing.
-  std::function<double(const ProductShape&, DType a, DType b, bool weight)> whole_rows_ns;
+  /// What a product takes longer where workers make whole rows; `weight`: its B is one. Null:
+  /// nothing.
+  std::function<double(const ProductShape&, DType a, DType b, bool weight, cost::WholeRows)>
+      whole_rows_ns;
 };
 
 /// The CPU's policy with the figures of its machine model; a calibrated one also replaces the

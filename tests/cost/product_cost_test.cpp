@@ -17,29 +17,35 @@ ProductShape product(std::int64_t rows, std::int64_t columns, std::int64_t depth
           .run = depth};
 }
 
-double whole_rows(const ProductShape& shape, DType a, DType b, int threads) {
-  return whole_rows_ns(shape, a, b, true, model_of_zen5(), threads);
+constexpr WholeRows both[] = {WholeRows::results, WholeRows::operands};
+
+double whole_rows(WholeRows rows, const ProductShape& shape, int threads, DType a = f32,
+                  DType b = f32) {
+  return whole_rows_ns(shape, a, b, true, rows, model_of_zen5(), threads);
 }
 
 TEST(ProductCost, WholeRowsNeverTakeLess) {
-  for (const std::int64_t rows : {1, 5, 16, 100, 1000})
-    for (const std::int64_t columns : {1, 40, 384})
-      for (const int threads : {1, 2, 16})
-        EXPECT_GE(whole_rows(product(rows, columns, 256), f32, f32, threads), 0)
-            << rows << " " << columns << " " << threads;
+  for (const WholeRows of : both)
+    for (const std::int64_t rows : {1, 5, 16, 100, 1000})
+      for (const std::int64_t columns : {1, 40, 384})
+        for (const int threads : {1, 2, 16})
+          EXPECT_GE(whole_rows(of, product(rows, columns, 256), threads), 0)
+              << rows << " " << columns << " " << threads;
 }
 
 TEST(ProductCost, FewWholeRowsKeepThreadsWaiting) {
   const ProductShape few = product(4, 1024, 1024);
   const double plain = product_ns(few, f32, f32, true, model_of_zen5(), 2);
-  EXPECT_GT(whole_rows(few, f32, f32, 2), 0.5 * plain);
-  EXPECT_LT(whole_rows(few, f32, f32, 1), 0.1 * plain);
+  for (const WholeRows rows : both) {
+    EXPECT_GT(whole_rows(rows, few, 2), 0.5 * plain);
+    EXPECT_LT(whole_rows(rows, few, 1), 0.5 * plain);
+  }
 }
 
 TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {
   const ProductShape few = product(4, 1024, 1024);
-  EXPECT_GT(whole_rows(few, bf16, bf16, 2), 0);
-  EXPECT_GT(whole_rows(few, u8, i8, 2), 0);
+  EXPECT_GT(whole_rows(WholeRows::results, few, 2, bf16, bf16), 0);
+  EXPECT_GT(whole_rows(WholeRows::results, few, 2, u8, i8), 0);
 }
 
 }  // namespace

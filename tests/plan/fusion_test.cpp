@@ -253,14 +253,18 @@ TEST(Fusion, rows_that_a_product_alone_reads_are_made_within_it) {
 }
 
 TEST(Fusion, few_rows_are_not_made_within_a_product_that_threads_share) {
-  Graph graph;
-  const Value x = graph.input("x", f32, {8, 2'048}), w = graph.param("w", f32, {2'048, 2'048});
-  graph.output("y", matmul(relu(x), w));
-  const Regions shared = regions_of(graph, {.threads = 2});
-  ASSERT_EQ(of_kind(shared, "prologue").size(), 1u);
-  EXPECT_FALSE(of_kind(shared, "prologue")[0]->fused);
-  EXPECT_EQ(shared.list.size(), 2u);
-  EXPECT_EQ(regions_of(graph, {.threads = 1}).list.size(), 1u);
+  const auto graph_of = [](std::int64_t rows) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {rows, 384}), w = graph.param("w", f32, {384, 384});
+    graph.output("y", matmul(relu(x), w));
+    return graph;
+  };
+  const FusionPolicy policy = fusion_policy(cost::model_of_zen5(), 2, true);
+  const Regions few = regions_of(graph_of(8), policy);
+  ASSERT_EQ(of_kind(few, "prologue").size(), 1u);
+  EXPECT_GT(of_kind(few, "prologue")[0]->work_added_ns, 1'000);
+  EXPECT_EQ(few.list.size(), 2u);
+  EXPECT_EQ(regions_of(graph_of(1'024), policy).list.size(), 1u);
 }
 
 TEST(Fusion, the_same_graph_gives_the_same_questions) {
