@@ -111,6 +111,7 @@ TEST(ContractionChain, heads_of_every_shape) {
            Attention{.heads = 4, .queries = 61, .keys = 130, .width = 8, .values = 70, .gap = 14},
            Attention{.queries = 1, .keys = 1, .width = 5, .values = 3},
            Attention{.queries = 131, .keys = 257, .width = 64, .values = 64, .gap = 15},
+           Attention{.heads = 5, .queries = 100, .keys = 150, .width = 9, .values = 41},
        }) {
     SCOPED_TRACE(::testing::Message() << shape.heads << " heads, " << shape.queries << " queries, "
                                       << shape.keys << " keys");

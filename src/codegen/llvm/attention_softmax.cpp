@@ -10,28 +10,49 @@ namespace {
 
 using llvm::Value;
 using Values = std::vector<Value*>;
+using Reals = std::vector<Real>;
 
 constexpr std::int64_t element_bytes = 4;
 
-/// 2^t for t at most 0, within 2e-7; nothing below 2^-125.
-Real power_of_two(Real t) {
-  auto& b = t.builder();
-  const auto polynomial_of = [](Real r) {
-    return polynomial(r,
-                      {1.0, 0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647285});
-  };
-  Real power = t;
-  if (t.emitter->machine.masks && lanes_of(t.value) * element_bytes == 64) {
-    // AVX-512 rounds and scales in an instruction each.
-    const Real n{t.emitter, b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, t.value)};
-    power = scale(polynomial_of(t - n), Rounded{n, nullptr});
-  } else {
-    const Real shifted = t + 0x1.8p23;
-    const Real p = polynomial_of(t - (shifted - 0x1.8p23));
-    // The low bits of `shifted` are the whole number.
-    power = t.from_bits(b.CreateAdd(p.bits(), b.CreateShl(shifted.bits(), 23)));
+/// 2^r of each for r in [-1/2, 1/2], within 2e-7, term by term for all of them.
+Reals small_powers(const Reals& rests) {
+  Reals powers(rests.size(), rests[0].of(0.00132647285));
+  for (const double term : {0.00967151299, 0.0555073358, 0.240222424, 0.693147004, 1.0}) {
+    for (std::size_t i = 0; i < rests.size(); ++i) powers[i] = fma(powers[i], rests[i], term);
   }
+  return powers;
+}
+
+/// 2^t for t at most 0; nothing below 2^-125.
+Real scaled_power(Real t) {
+  // AVX-512 rounds and scales in an instruction each.
+  const Real n{t.emitter, t.builder().CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, t.value)};
+  const Real power = scale(small_powers({t - n})[0], Rounded{n, nullptr});
   return select(t < -125.0, 0.0, power);
+}
+
+/// 2^t of each for t at most 0; nothing, or next to it, below 2^-125.
+Reals powers_of_two(Reals exponents) {
+  const Real& one = exponents[0];
+  if (one.emitter->machine.masks && lanes_of(one.value) * element_bytes == 64) {
+    for (Real& t : exponents) t = scaled_power(t);
+    return exponents;
+  }
+  // The sum's low bits are the whole number, which is added to the exponent of p. That of
+  // p(0) = 1 is 127: what it becomes at -127 is zero.
+  constexpr double rounder = 0x1.8p23, least = -127;
+  Reals limited, shifted, rests;
+  for (const Real t : exponents) limited.push_back(at_least(t, least));
+  for (const Real t : limited) shifted.push_back(t + rounder);
+  for (const Real n : shifted) rests.push_back(n - rounder);
+  for (std::size_t i = 0; i < rests.size(); ++i) rests[i] = limited[i] - rests[i];
+  Reals powers = small_powers(rests);
+  for (std::size_t i = 0; i < powers.size(); ++i) {
+    auto& b = powers[i].builder();
+    Value* exponent = b.CreateShl(shifted[i].bits(), 23);
+    powers[i] = powers[i].from_bits(b.CreateAdd(powers[i].bits(), exponent));
+  }
+  return powers;
 }
 
 class SoftmaxEmitter {
@@ -79,40 +100,43 @@ class SoftmaxEmitter {
     return select(Truth{&emitter_, llvm::ConstantVector::get(exists)}, x, x.of(other));
   }
 
-  /// Walks over a row's registers: `body` gets a register's pointer, which sum it adds to, and
-  /// whether it is the last one, of which some lanes do not exist.
-  Values over_row(Value* row, Values sums,
-                  const std::function<Value*(Value* pointer, Value* sum, bool tail)>& body) {
-    const auto abreast = static_cast<std::int64_t>(sums.size());
-    const std::int64_t whole = softmax_.columns / lanes_;
-    const std::int64_t rounds = whole / abreast;
+  /// Walks over a row's registers, so many together. `body` gets their pointers, whether the last
+  /// of them lacks some lanes, and the sums, to which it adds.
+  Values over_row(
+      Value* row, std::int64_t together, Values sums,
+      const std::function<void(const Values& pointers, bool tail, Values& sums)>& body) {
+    const std::int64_t registers = (softmax_.columns + lanes_ - 1) / lanes_;
+    const std::int64_t whole = softmax_.columns / lanes_ / together * together;
     Value* start = row_at(row);
-    const auto place = [&](Value* first, std::int64_t number) {
-      return builder_.CreateGEP(builder_.getFloatTy(), first, builder_.getInt64(number * lanes_));
+    const auto places = [&](Value* first, std::int64_t begin, std::int64_t end) {
+      Values pointers;
+      for (std::int64_t i = begin; i < end; ++i)
+        pointers.push_back(
+            builder_.CreateGEP(builder_.getFloatTy(), first, builder_.getInt64(i * lanes_)));
+      return pointers;
     };
-    sums = emitter_.loop(emitter_.i64(0), emitter_.i64(rounds * abreast * lanes_), abreast * lanes_,
+    sums = emitter_.loop(emitter_.i64(0), emitter_.i64(whole * lanes_), together * lanes_,
                          std::move(sums), [&](Value* column, Values inner) {
                            Value* first = builder_.CreateGEP(builder_.getFloatTy(), start, column);
-                           for (std::int64_t i = 0; i < abreast; ++i)
-                             inner[i] = body(place(first, i), inner[i], false);
+                           body(places(first, 0, together), false, inner);
                            return inner;
                          });
-    for (std::int64_t i = rounds * abreast; i < whole; ++i)
-      sums[i % abreast] = body(place(start, i), sums[i % abreast], false);
-    if (softmax_.columns % lanes_ != 0)
-      sums[whole % abreast] = body(place(start, whole), sums[whole % abreast], true);
+    if (whole < registers)
+      body(places(start, whole, registers), softmax_.columns % lanes_ != 0, sums);
     return sums;
   }
 
   /// A row without numbers has no maximum that matters: its powers are no numbers either way.
   Value* emit_max(Value* row) {
     Value* lowest = llvm::ConstantFP::get(type_, -infinity);
-    const Values parts =
-        over_row(row, Values(4, lowest), [&](Value* pointer, Value* sum, bool tail) {
-          Real x = load(pointer);
-          if (tail) x = only_columns(x, -infinity);
-          return larger(x, {&emitter_, sum}).value;
-        });
+    const auto raise = [&](const Values& pointers, bool tail, Values& sums) {
+      for (std::size_t i = 0; i < pointers.size(); ++i) {
+        Real x = load(pointers[i]);
+        if (tail && i + 1 == pointers.size()) x = only_columns(x, -infinity);
+        sums[i] = larger(x, {&emitter_, sums[i]}).value;
+      }
+    };
+    const Values parts = over_row(row, 4, Values(4, lowest), raise);
     const Real max = larger(larger({&emitter_, parts[0]}, {&emitter_, parts[1]}),
                             larger({&emitter_, parts[2]}, {&emitter_, parts[3]}));
     return across_lanes(max, larger).value;
@@ -121,13 +145,20 @@ class SoftmaxEmitter {
   void emit_powers(Value* row, Value* max) {
     const Real highest{&emitter_, splat(emitter_, max, lanes_)};
     Value* zero = llvm::ConstantFP::get(type_, 0);
-    const Values parts = over_row(row, Values(2, zero), [&](Value* pointer, Value* sum, bool tail) {
+    const std::int64_t together = emitter_.machine.masks ? 2 : 4;
+    const auto add = [&](const Values& pointers, bool tail, Values& sums) {
       constexpr double log2_e = 1.44269504088896341;
-      Real power = power_of_two((load(pointer) - highest) * log2_e);
-      if (tail) power = only_columns(power, 0);
-      emit_store(emitter_, DType::f32, power.value, pointer, 1, lanes_);
-      return (Real{&emitter_, sum} + power).value;
-    });
+      Reals powers;
+      for (Value* pointer : pointers) powers.push_back(load(pointer) - highest);
+      for (Real& power : powers) power = power * log2_e;
+      powers = powers_of_two(powers);
+      if (tail) powers.back() = only_columns(powers.back(), 0);
+      for (std::size_t i = 0; i < pointers.size(); ++i) {
+        emit_store(emitter_, DType::f32, powers[i].value, pointers[i], 1, lanes_);
+        sums[i % 2] = (Real{&emitter_, sums[i % 2]} + powers[i]).value;
+      }
+    };
+    const Values parts = over_row(row, together, Values(2, zero), add);
     const Real sums = Real{&emitter_, parts[0]} + Real{&emitter_, parts[1]};
     const Real sum = across_lanes(sums, [](Real a, Real b) { return a + b; });
     Value* element = builder_.CreateAdd(row, builder_.getInt64(softmax_.factors_offset));

@@ -8,8 +8,10 @@ namespace {
 
 /// Whether the rows of a B lie in so many pages that nothing fetches them ahead, and are read by so
 /// many row blocks that a copy pays.
-bool has_far_rows(const ContractionPlan& plan, DType b_dtype) {
-  constexpr std::int64_t least_depth = 256, least_bytes = 512, least_blocks = 16;
+bool has_far_rows(const ContractionPlan& plan, DType b_dtype, const PlanMachine& machine) {
+  constexpr std::int64_t least_bytes = 512, least_blocks = 16;
+  // Blocks of few rows wait for what they read more often.
+  const std::int64_t least_depth = machine.registers < 32 ? 128 : 256;
   const std::int64_t apart = plan.k.back().b * static_cast<std::int64_t>(size_of(b_dtype));
   return plan.column_source == ColumnSource::in_place && plan.k.size() == 1 &&
          plan.depth >= least_depth && apart >= least_bytes && plan.row_blocks >= least_blocks;
@@ -62,7 +64,7 @@ ContractionPlan plan_stage(const loop::Contraction& contraction,
   ContractionPlan plan = plan_contraction(contraction, a, b, machine);
   // Groups are cut into register blocks here: no block computes a row of the next one.
   plan.one_height = false;
-  if (has_far_rows(plan, b)) read_from_panels(plan);
+  if (has_far_rows(plan, b, machine)) read_from_panels(plan);
   return plan;
 }
 
