@@ -54,6 +54,7 @@ class ContractionCost {
     work.beside = std::min(1.0, ahead * work.beside);
     if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
     work.far_beside = overlap_.far_beside;
+    work.power = overlap_.block_power;
   }
 
  private:

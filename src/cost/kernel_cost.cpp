@@ -146,6 +146,7 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model) {
   KernelWork work;
+  work.power = overlap_of(model).power;
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
     add_nest(work, *nest, kernel.buffers, model, false);
     add_traffic(work, kernel, residencies, model);
@@ -217,7 +218,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   const Overlap overlap = overlap_of(model);
   KernelTime time;
   time.compute = work.compute * share + work.copied;
-  time.overhead = model.kernel + work.overhead * share + work.code_lines * code_line + work.first;
+  time.overhead = model.kernel + overlap.call * model.cycle + work.overhead * share +
+                  work.code_lines * code_line + work.first;
   double streamed = 0, alone = 0;
   // The instructions that read and write L1 have been counted.
   for (std::size_t level = 1; level < level_count; ++level) {
@@ -237,11 +239,13 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     if (level == 3) alone = reading * (1 - work.far_beside);
     streamed += work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }
-  time.compute = overlapped(time.compute, streamed, overlap.power);
+  time.compute = overlapped(time.compute, streamed, work.power);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.memory += (work.starts + jumps_ns(work, model) + lone_ns(work, overlap.lone_line)) * share;
+  time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model) +
+                  lone_ns(work, overlap.lone_line)) *
+                 share;
   const double beside = time.compute * work.beside;
-  time.ns = time.overhead + overlapped(beside, time.memory - alone, overlap.power) + alone +
+  time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +
             time.compute - beside;
   time.flops = work.flops;
   return time;

@@ -42,6 +42,7 @@ struct KernelWork {
   double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;      ///< share of compute during which far data still arrives
   double far_beside = 1;  ///< share of the time of bytes from memory that is beside compute, too
+  double power = 3;       ///< of the p-norm in which instructions and streams add up
   double b_share = 1;     ///< of a contraction's B: the part that is read
   double code_lines = 8;  ///< cache lines of code that a call runs through
 };

@@ -100,20 +100,21 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     model.cycle = 0.298;
     // Neighbours use L3, too: of 16 MiB, 8 stay (12 in a quiet minute).
     model.cache_bytes = {32 << 10, 512 << 10, (cpu.family == 23 ? 8 : 16) << 20};
-    model.read = {215, 108, 65, 18};
-    model.write = {105, 106, 72, 15};
+    model.read = {215, 145, 58, 18};
+    model.write = {105, 106, 82, 20};
     model.memory_all = 30;
     model.l3_all = 149;
     model.kernel = 3;
-    model.item = 2.5;
-    model.loop = 0.6;
-    model.row_block = 5;
+    model.item = 1.5;
+    model.loop = 0.36;
+    model.row_block = 3;
     model.join = 1;
     model.recurrent_step = 30;
     model.narrow_ns = 1.17;
     model.gather_lane_ns = 0.16;
     model.first_bytes = {0, 0, 12, 90};
-    model.code_line = {0, 0.4, 3.5, 6};
+    model.code_line = {0, 0.12, 1.05, 2};
+    model.run = 65;
     model.team = 200;
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {
     name = "AMD Zen 4";

@@ -25,6 +25,12 @@ struct Overlap {
   double of_team = 0.02, of_one = 0.05;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;
+  /// The same for contractions, whose panels lie side by side and are asked for early.
+  double block_power = 3;
+  /// Of the time that streams of rows take to begin anew, the part that shows.
+  double row_starts = 1;
+  /// Cycles of a call whose branches go elsewhere than in the kernel before.
+  double call = 0;
   /// Accesses' times of a register that lies across two lines, by its load and by its store, and
   /// the bytes from which on registers do so: smaller ones seldom cross.
   double load_across = 1.7, store_across = 2;
@@ -64,11 +70,13 @@ inline Overlap overlap_of(const MachineModel& model) {
     return {.beside_busiest = 0.2,
             .max_steps = 2,
             .window = 1.2,
-            .far_beside = 0.4,
+            .far_beside = 0.55,
             .vector_start = 0.35,
             .of_team = 0.07,
             .of_one = 0.1,
             .power = 2,
+            .row_starts = 0.4,
+            .call = 28,
             .load_across = 1.0,
             .store_across = 1.3,
             .across_bytes = 32,
@@ -84,7 +92,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .live_results = 0.3,
             .streams = 12,
             .waited_streams = 0.6,
-            .lone_line = {0, 0.1, 1.6, 3},
+            .lone_line = {0, 0.05, 0.6, 3},
             .turned_ways = 7,
             .crowded_store = 6};
   if (!model.machine.masks) return {.share_of_exp = 0.9};

@@ -138,6 +138,19 @@ TEST(CacheCost, GuardsAlongLanesTakeLongerWithoutMasks) {
   EXPECT_GT(more(model_of_zen2()), 2 * more(cost::model_of_zen5()));
 }
 
+TEST(CacheCost, PanelsHideBehindInstructionsBetterThanStreamsOfMaps) {
+  // Where both take as long, less of either shows the better they overlap.
+  const auto shown = [](const loop::Kernel& kernel) {
+    const cost::MachineModel zen2 = model_of_zen2();
+    cost::KernelWork work = cost::work_of(kernel, {}, zen2);
+    work.read = {0, 1e6 * zen2.read[1], 0, 0};
+    work.compute = 1e6, work.beside = 1;
+    return cost::time_of(work, zen2, 1).ns;
+  };
+  const codegen::Target avx2{codegen::Isa::avx2, "", ""};
+  EXPECT_LT(shown(cost::gemm_kernel(64, 64, 64, f32, avx2)), 0.95 * shown(sum_of_planes(2)));
+}
+
 TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
   codegen::CpuFacts facts;
   facts.vendor = codegen::CpuFacts::Vendor::amd;
