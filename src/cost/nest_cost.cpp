@@ -107,13 +107,21 @@ class NestCost : public NestLines {
     count += accesses * shared;
     for (const loop::Guard& guard : access.guards) {
       const bool along = guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
-      body.alu += (!along             ? 1
-                   : plan_.levels > 0 ? overlap_.tap_guard
-                                      : overlap_.guard) *
+      body.alu += (along              ? guard_along()
+                   : plan_.levels > 0 ? overlap_.clipped_guard
+                                      : 1) *
                   model_.cycle * shared;
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;
+  }
+
+  /// Cycles of a guard that runs along the lanes.
+  double guard_along() const {
+    if (plan_.levels == 0) return overlap_.guard;
+    const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
+    if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
+    return overlap_.looped_guard;
   }
 
   // ---- bodies ----

@@ -36,9 +36,12 @@ struct Overlap {
   double load_across = 1.7, store_across = 2;
   std::int64_t across_bytes = 64;
   /// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as
-  /// 64-bit integers, and the access is masked. In a reduction taps share comparisons with their
-  /// neighbours.
-  double guard = 3, tap_guard = 1.3;
+  /// 64-bit integers, and the access is masked. In a reduction taps that are written out share
+  /// comparisons with their neighbours, looped ones do not; where all of a row is one round of the
+  /// loop, its positions are known when code is made.
+  double guard = 3, tap_guard = 1.3, looped_guard = 1.3, known_guard = 1.3;
+  /// The same of a guard in a reduction that does not run along the lanes: mostly bounds of a loop.
+  double clipped_guard = 1;
   /// Cycles in which an index is read, checked and multiplied before the row that it names.
   double index = 5;
   /// Of what the busiest unit does in a step of a contraction's block; and cycles for a register of
@@ -81,7 +84,10 @@ inline Overlap overlap_of(const MachineModel& model) {
             .store_across = 1.3,
             .across_bytes = 32,
             .guard = 9,
-            .tap_guard = 2,
+            .tap_guard = 3,
+            .looped_guard = 9,
+            .known_guard = 0.5,
+            .clipped_guard = 0,
             .index = 35,
             .block_step = 1.04,
             .block_end = 1.0,
@@ -94,7 +100,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .waited_streams = 0.6,
             .lone_line = {0, 0.05, 0.6, 3},
             .turned_ways = 7,
-            .crowded_store = 6};
+            .crowded_store = 2.5};
   if (!model.machine.masks) return {.share_of_exp = 0.9};
   if (model.loads_per_cycle > 1) return {};
   return {.beside_busiest = 0,

@@ -130,6 +130,7 @@ class WindowCost : public NestView {
     Body block;
     const double ends = tile.blocks * tile.columns * tile.vectors;
     block.alu = steps * body.alu + ends * once.alu;
+    block.divider = ends * once.divider;
     block.loads = steps * body.loads + ends * once.loads;
     block.stores = ends * once.stores;
     compute_ += block.longest(model_) * overlap_.window;
@@ -188,7 +189,7 @@ class WindowCost : public NestView {
       if (node.op == ScalarOp::load) {
         once.loads += varies(dims) ? 1 : 0.2;
       } else if (varies(dims)) {
-        once.alu += node_ns(node, nest_.nodes, model_) * registers_of(node.dtype);
+        add_node(once, node, registers_of(node.dtype));
       }
     }
     once.stores += static_cast<double>(nest_.stores.size());

@@ -138,6 +138,50 @@ TEST(CacheCost, GuardsAlongLanesTakeLongerWithoutMasks) {
   EXPECT_GT(more(model_of_zen2()), 2 * more(cost::model_of_zen5()));
 }
 
+/// Depthwise 3x3 windows over 16 channels of 16 rows and `columns`, from planes where asked for;
+/// then a division of each result, where asked for.
+loop::Kernel windows(std::int64_t columns, bool planes, bool divides) {
+  constexpr std::int64_t rows = 16, channels = 16;
+  loop::Access image{.buffer = 0};
+  if (planes) image.strides = {columns, 1, rows * columns, columns, 1};
+  else image.strides = {columns * channels, channels, 1, columns * channels, channels};
+  image.offset = -image.strides[0] - image.strides[1];
+  image.guards = {{-1, rows, {1, 0, 0, 1, 0}}, {-1, columns, {0, 1, 0, 0, 1}}};
+  loop::Nest nest;
+  nest.extents = {rows, columns, channels, 3, 3};
+  nest.parallel_dims = 3;
+  nest.accesses = {image, {.buffer = 1, .strides = {0, 0, 1, 3 * channels, channels}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::load, .dtype = f32, .index = 1},
+                {.op = ScalarOp::mul, .dtype = f32, .a = 0, .b = 1},
+                {.op = ScalarOp::reduce, .dtype = f32, .a = 2}};
+  if (divides) nest.nodes.push_back({.op = ScalarOp::reciprocal, .dtype = f32, .a = 3});
+  nest.stores.push_back({{.buffer = 2, .strides = {columns * channels, channels, 1, 0, 0}},
+                         static_cast<ScalarId>(nest.nodes.size()) - 1});
+  const std::int64_t elements = rows * columns * channels;
+  return {{{f32, elements, false}, {f32, 9 * channels, false}, {f32, elements, true}},
+          std::move(nest)};
+}
+
+TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
+  const auto of_a_column = [](std::int64_t columns) {
+    const double compute =
+        cost::predict(windows(columns, true, false), {}, model_of_zen2(), 1).compute;
+    return compute / static_cast<double>(columns);
+  };
+  EXPECT_LT(of_a_column(14), 0.7 * of_a_column(28));
+}
+
+TEST(CacheCost, DivisionsBehindWindowsWorkBesideTheirSums) {
+  for (const cost::MachineModel& model : {model_of_zen2(), cost::model_of_zen5()}) {
+    const auto compute = [&](bool divides) {
+      return cost::predict(windows(32, false, divides), {}, model, 1).compute;
+    };
+    const double registers = 16.0 * 32 * 16 / model.machine.lanes(4);
+    EXPECT_LT(compute(true) - compute(false), 0.5 * registers * model.op(ScalarOp::reciprocal));
+  }
+}
+
 TEST(CacheCost, PanelsHideBehindInstructionsBetterThanStreamsOfMaps) {
   // Where both take as long, less of either shows the better they overlap.
   const auto shown = [](const loop::Kernel& kernel) {
