@@ -317,12 +317,12 @@ void plan_asking(const loop::Contraction& contraction, DType b_dtype, Contractio
 }
 
 /// Results that L2 does not hold are stored to lines from farther away, and what they are added to
-/// is read from there, at addresses that the processor does not foresee. Long sums hide that.
+/// is read from there, at addresses that the processor does not foresee. It looks ahead by a few
+/// steps of k alone, so even long sums end with a wait.
 bool asks_for_results(const ContractionPlan& plan, DType accumulator) {
-  constexpr std::int64_t least_bytes = 1024 * 1024, most_depth = 256;
+  constexpr std::int64_t least_bytes = 1024 * 1024;
   const std::int64_t segments = std::max<std::int64_t>(1, plan.line.segments);
-  return plan.depth <= most_depth &&
-         plan.batches * segments * plan.rows * plan.columns * bytes_of(accumulator) >= least_bytes;
+  return plan.batches * segments * plan.rows * plan.columns * bytes_of(accumulator) >= least_bytes;
 }
 
 }  // namespace
