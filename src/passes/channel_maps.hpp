@@ -32,15 +32,15 @@ class ChannelMaps {
 Result<Value> add_maps(Rewriter& rewriter, std::int32_t node, const std::vector<std::int32_t>& maps,
                        Value y, const std::function<Value(Value)>& operand);
 
-/// A convolution that is written anew, with the maps behind it.
-struct FoundConvolution {
-  std::int32_t conv = -1;
+/// A convolution or matrix product that is written anew, with the maps behind it.
+struct FoundProduct {
+  std::int32_t product = -1;
   std::vector<std::int32_t> maps;  ///< each reads the one before
 
-  std::int32_t last() const { return maps.empty() ? conv : maps.back(); }
+  std::int32_t last() const { return maps.empty() ? product : maps.back(); }
 };
 
-/// Rebuilds `graph` with `made(rewriter, what)` in place of each convolution in `found` and of the
+/// Rebuilds `graph` with `made(rewriter, what)` in place of each product in `found` and of the
 /// maps that it takes along.
 template <class What, class Make>
 Result<Graph> replace_found(const Graph& graph, const std::vector<What>& found, const Make& made) {
@@ -48,7 +48,7 @@ Result<Graph> replace_found(const Graph& graph, const std::vector<What>& found, 
   constexpr std::int32_t stays = -1;
   std::vector<std::int32_t> place(graph.nodes().size(), stays);  // in `found`, by node
   for (std::size_t k = 0; k < found.size(); ++k) {
-    place[static_cast<std::size_t>(found[k].conv)] = static_cast<std::int32_t>(k);
+    place[static_cast<std::size_t>(found[k].product)] = static_cast<std::int32_t>(k);
     for (const std::int32_t map : found[k].maps)
       place[static_cast<std::size_t>(map)] = static_cast<std::int32_t>(k);
   }

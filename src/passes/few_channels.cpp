@@ -15,7 +15,7 @@ namespace {
 /// Multiply-adds that are worth a question.
 constexpr double least_work = 50'000;
 
-struct Rewrite : FoundConvolution {
+struct Rewrite : FoundProduct {
   std::shared_ptr<const Form> form;
 };
 
@@ -96,10 +96,10 @@ Value map_operand(Value operand, const Form& form) {
 }
 
 Result<Value> rewritten(Rewriter& rewriter, const Rewrite& found) {
-  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(found.conv)];
+  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(found.product)];
   const Values inputs = rewriter.values_of(conv);
   RLX_ASSIGN(const Value y,
-             add_maps(rewriter, found.conv, found.maps, found.form->result(inputs[0], inputs[1]),
+             add_maps(rewriter, found.product, found.maps, found.form->result(inputs[0], inputs[1]),
                       [&](Value operand) { return map_operand(operand, *found.form); }));
   return found.form->in_order(y);
 }

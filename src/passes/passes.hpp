@@ -56,6 +56,11 @@ Result<Graph> canonicalise(const Graph& graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
+/// Matrix products whose rows are taken apart behind them, after maps that treat all rows alike, in
+/// the shape that they take: what follows meets them in its own shape and can join their kernels.
+/// Wants canonical contractions.
+Result<Graph> unflatten_products(const Graph& graph);
+
 /// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3) or F(4x4,
 /// 3x3), where the choice falls on them. The maps behind them that treat all points of a channel
 /// alike come along. Rounding errors are larger than the direct sum's: graph/winograd.hpp.

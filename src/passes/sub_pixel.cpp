@@ -3,7 +3,6 @@
 #include "passes/sub_pixel.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "passes/channel_maps.hpp"
@@ -26,13 +25,10 @@ struct PhaseAxis {
 };
 
 /// A transposed convolution and the maps behind it that treat all points of a channel alike.
-struct Upsampling {
-  std::int32_t conv = -1;
-  std::vector<std::int32_t> maps;  ///< each reads the one before
+struct Upsampling : FoundProduct {
   std::vector<PhaseAxis> axes;
   std::int64_t groups = 1, in = 1, out = 1;  ///< channels of a group
 
-  std::int32_t last() const { return maps.empty() ? conv : maps.back(); }
   std::int64_t phases() const {
     std::int64_t count = 1;
     for (const PhaseAxis& axis : axes) count *= axis.stride;
@@ -52,7 +48,7 @@ class Upsamplings {
       return std::nullopt;
     const Dims x = graph_.type(node.inputs[0]).dims(), w = graph_.type(node.inputs[1]).dims(),
                y = node.results[0].dims();
-    Upsampling found{.conv = index, .groups = conv->groups};
+    Upsampling found{{index, {}}, {}, conv->groups};
     found.in = w[0] / conv->groups;
     found.out = w[1];
     // Groups of single channels are better off as windows over spread elements.
@@ -175,9 +171,9 @@ Value phase_convolution(Rewriter& rewriter, const Node& node, const Upsampling& 
 }
 
 Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
-  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(up.conv)];
+  const Node& conv = rewriter.source().nodes()[static_cast<std::size_t>(up.product)];
   RLX_ASSIGN(const Value y,
-             add_maps(rewriter, up.conv, up.maps, phase_convolution(rewriter, conv, up),
+             add_maps(rewriter, up.product, up.maps, phase_convolution(rewriter, conv, up),
                       [&](Value operand) { return channel_operand(operand, up); }));
   return joined_phases(y, up);
 }
@@ -186,22 +182,11 @@ Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
 
 Result<Graph> sub_pixel(const Graph& graph) {
   const Upsamplings all(graph);
-  std::map<std::int32_t, Upsampling> found;  // by their last node
+  std::vector<Upsampling> found;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    auto up = all.at_conv(static_cast<std::int32_t>(i));
-    if (up) found[up->last()] = std::move(*up);
+    if (auto up = all.at_conv(static_cast<std::int32_t>(i))) found.push_back(std::move(*up));
   }
-  if (found.empty()) return graph;
-  RLX_ASSIGN(
-      const Graph made,
-      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node&) -> Result<bool> {
-        const auto up = found.find(index);
-        if (up == found.end()) return false;
-        RLX_ASSIGN(const Value y, upsampled(rewriter, up->second));
-        rewriter.replace(index, Values{y});
-        return true;
-      }));
-  return drop_dead(made);
+  return replace_found(graph, found, upsampled);
 }
 
 }  // namespace rlx::passes

@@ -270,7 +270,7 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
 }
 
 /// A convolution that becomes products of points.
-struct Found : FoundConvolution {
+struct Found : FoundProduct {
   std::int64_t outputs = 0;
 };
 
@@ -294,14 +294,14 @@ std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
 }
 
 Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
-  const Node& node = rewriter.source().nodes()[static_cast<std::size_t>(found.conv)];
+  const Node& node = rewriter.source().nodes()[static_cast<std::size_t>(found.product)];
   const auto operand = [](Value of_channels) {
     const std::int64_t count = of_channels.type().elements();
     return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
   };
   const Values inputs = rewriter.values_of(node);
   return by_points(inputs[0], inputs[1], *node.op.as<op::Conv>(), found.outputs, [&](Value part) {
-    return add_maps(rewriter, found.conv, found.maps, part, operand);
+    return add_maps(rewriter, found.product, found.maps, part, operand);
   });
 }
 

@@ -210,6 +210,7 @@ Result<Graph> Lowering::region_forms(const Graph& graph, const passes::Precision
     RLX_ASSIGN(result, passes::few_channels(result, fastest));
     RLX_ASSIGN(result, passes::winograd(result, fastest));
   }
+  RLX_ASSIGN(result, passes::unflatten_products(result));
   RLX_ASSIGN(result, passes::simplify(result));
   RLX_ASSIGN(result, passes::merge_equal(result));
   if (fusion) {
