@@ -187,24 +187,24 @@ namespace {
 
 /// What rows cost whose place only data tells.
 double jumps_ns(const KernelWork& work, const MachineModel& model) {
-  constexpr double beside = 0.7;  // the next row's place is known while this one is read
   double bytes = 0, sum = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
     bytes += work.read[level];
     sum += work.read[level] * model.first_bytes[level];
   }
-  return bytes > 0 ? work.jumps * beside * sum / bytes : 0;
+  return bytes > 0 ? work.jumps * overlap_of(model).jump * sum / bytes : 0;
 }
 
-/// What lines cost that nothing fetches ahead, by the share of the bytes that lies at each level.
-double lone_ns(const KernelWork& work, const std::array<double, level_count>& lone_line) {
+/// What so many lines cost beside their streams, by the share of the bytes that lies at each level.
+double lines_ns(const KernelWork& work, double lines,
+                const std::array<double, level_count>& of_line) {
   double bytes = 0, sum = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
     const double here = work.read[level] + work.written[level];
     bytes += here;
-    sum += here * lone_line[level];
+    sum += here * of_line[level];
   }
-  return bytes > 0 ? work.lone_lines * sum / bytes : 0;
+  return bytes > 0 ? lines * sum / bytes : 0;
 }
 
 }  // namespace
@@ -242,7 +242,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.compute = overlapped(time.compute, streamed, work.power);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
   time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model) +
-                  lone_ns(work, overlap.lone_line)) *
+                  lines_ns(work, work.lone_lines, overlap.lone_line) +
+                  lines_ns(work, work.turned_lines, overlap.turned_line)) *
                  share;
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +

@@ -36,6 +36,7 @@ struct KernelWork {
   std::array<double, level_count> streamed{};  ///< bytes read again, beside all of the compute
   double starts = 0;                           ///< ns that streams of rows take to begin anew
   double jumps = 0;                            ///< rows whose place only data tells
+  double turned_lines = 0;                     ///< cache lines that turned tiles read and write
   double lone_lines = 0;                       ///< cache lines that do not follow each other
   double first = 0;                            ///< ns until the first bytes are there
   double crossing = 0;    ///< bytes that come out of another core's cache with several workers

@@ -28,6 +28,7 @@ class NestCost : public NestLines {
           access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
+    if (turning_) work.turned_lines += turned_lines();
     if (plan_.levels == 0) work.lone_lines += lines_of_many_streams();
   }
 
@@ -106,11 +107,13 @@ class NestCost : public NestLines {
     }
     count += accesses * shared;
     for (const loop::Guard& guard : access.guards) {
-      const bool along = guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
-      body.alu += (along              ? guard_along()
-                   : plan_.levels > 0 ? overlap_.clipped_guard
-                                      : 1) *
-                  model_.cycle * shared;
+      const auto runs_along = [&](int dim) {
+        return guard.coefficients[static_cast<std::size_t>(dim)] != 0;
+      };
+      // Points of a tile that differ in what lies inside have no bounds in common.
+      const bool clipped = plan_.levels > 0 && !(plan_.tile > 1 && runs_along(plan_.tile_dim()));
+      const double aside = clipped ? overlap_.clipped_guard : 1;
+      body.alu += (runs_along(plan_.vector_dim) ? guard_along() : aside) * model_.cycle * shared;
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;

@@ -104,6 +104,18 @@ double NestLines::lone_lines(const loop::Access& access, bool turned) const {
   return apart >= (turned ? 4096 : 2 * line_bytes) ? points * least * size / line_bytes : 0;
 }
 
+double NestLines::turned_lines() const {
+  const double points = points_of((codegen::DimSet{1} << plan_.rank()) - 1);
+  const auto bytes_of = [&](const loop::Access& access) {
+    return static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+  };
+  double bytes = 0;
+  for (const int access : plan_.turned)
+    bytes += bytes_of(nest_.accesses[static_cast<std::size_t>(access)]);
+  for (const loop::Store& store : nest_.stores) bytes += bytes_of(store.access);
+  return points * bytes / line_bytes;
+}
+
 double NestLines::lines_of_many_streams() const {
   const double streams = static_cast<double>(nest_.accesses.size() + nest_.stores.size());
   const double further = std::max(0.0, streams - overlap_.streams) * overlap_.waited_streams;

@@ -32,6 +32,8 @@ class NestLines : public NestView {
   /// Lines that lanes reach one by one, too far apart for anything to fetch the next one ahead; in
   /// tiles that are turned, where rows lie a page apart.
   double lone_lines(const loop::Access& access, bool turned) const;
+  /// Lines that a map of turned tiles reads and writes.
+  double turned_lines() const;
   /// Lines of a map's streams beyond those that a core fetches ahead at once.
   double lines_of_many_streams() const;
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access

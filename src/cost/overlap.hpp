@@ -44,6 +44,9 @@ struct Overlap {
   double clipped_guard = 1;
   /// Cycles in which an index is read, checked and multiplied before the row that it names.
   double index = 5;
+  /// Times of a row's first bytes that a row costs whose place only data tells: the next row's
+  /// place is known while this one is read, but its stream begins anew.
+  double jump = 0.7;
   /// Of what the busiest unit does in a step of a contraction's block; and cycles for a register of
   /// sums to start from nothing and to be stored.
   double block_step = 1, block_end = 0.5;
@@ -61,6 +64,8 @@ struct Overlap {
   double streams = 8, waited_streams = 0;
   /// ns for a line that nothing fetched ahead, by level.
   std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
+  /// ns more for a line that turned tiles read or write in pieces, by level.
+  std::array<double, level_count> turned_line{};
   /// Rows of a turned tile that a set of L1 holds, and cycles of a store where it holds no more.
   double turned_ways = 12, crowded_store = 6;
 };
@@ -89,6 +94,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .known_guard = 0.5,
             .clipped_guard = 0,
             .index = 35,
+            .jump = 2.1,
             .block_step = 1.04,
             .block_end = 1.0,
             .block_ahead = 400,
@@ -99,8 +105,9 @@ inline Overlap overlap_of(const MachineModel& model) {
             .streams = 12,
             .waited_streams = 0.6,
             .lone_line = {0, 0.05, 0.6, 3},
+            .turned_line = {0, 0.27, 0.8, 0.8},
             .turned_ways = 7,
-            .crowded_store = 2.5};
+            .crowded_store = 1.5};
   if (!model.machine.masks) return {.share_of_exp = 0.9};
   if (model.loads_per_cycle > 1) return {};
   return {.beside_busiest = 0,

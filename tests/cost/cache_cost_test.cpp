@@ -172,6 +172,25 @@ TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
   EXPECT_LT(of_a_column(14), 0.7 * of_a_column(28));
 }
 
+TEST(CacheCost, TurnedTilesWaitForLinesThatTheyTakeInPieces) {
+  // y = x transposed, against a copy of as many elements.
+  loop::Kernel turned{{{f32, 128 * 200, false}, {f32, 128 * 200, true}}, {}};
+  loop::Nest nest;
+  nest.extents = {128, 200};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .strides = {1, 128}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {200, 1}}, 0}};
+  turned.body = nest;
+  const cost::KernelWork work = cost::work_of(turned, {}, model_of_zen2());
+  EXPECT_EQ(work.turned_lines, 2 * 128 * 200 * 4 / 64);
+  EXPECT_EQ(cost::work_of(sum_of_planes(1), {}, model_of_zen2()).turned_lines, 0);
+  const double told = cost::time_of(work, model_of_zen2(), 1).memory;
+  cost::KernelWork whole = work;
+  whole.turned_lines = 0;
+  EXPECT_LT(cost::time_of(whole, model_of_zen2(), 1).memory, told);
+}
+
 TEST(CacheCost, DivisionsBehindWindowsWorkBesideTheirSums) {
   for (const cost::MachineModel& model : {model_of_zen2(), cost::model_of_zen5()}) {
     const auto compute = [&](bool divides) {
