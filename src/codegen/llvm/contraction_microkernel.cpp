@@ -1,5 +1,7 @@
 // The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
 // outer tap. Rows whose taps may fall outside of A read a line of zeros there.
+#include <llvm/IR/InlineAsm.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -43,7 +45,9 @@ class RowBlock {
     sets_ = context.contraction.in_order
                 ? 1
                 : accumulator_sets(plan_, rows, PlanMachine(emitter_.machine));
-    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
+    // A block of one register across makes little of a step.
+    const bool narrow = few_registers() && plan_.vectors == 1;
+    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 && !narrow ? 1 : 4);
   }
 
   void emit() {
@@ -285,14 +289,28 @@ class RowBlock {
     const std::int64_t a_step = inner.a * a_bytes_ * plan_.unit;
     const std::int64_t b_step = inner.column * b_bytes_;
     if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
-    for (std::int64_t u = 0; u < rest; ++u) {
-      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u % sets_, plan_.unit, sums);
-    }
+    for (std::int64_t u = 0; u < rest; ++u)
+      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u, plan_.unit, sums);
     const std::int64_t left = inner.extent % plan_.unit;
     if (left > 0)
-      emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest % sets_, left,
-                sums);
+      emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest, left, sums);
     return sums;
+  }
+
+  bool few_registers() const { return emitter_.machine.registers < 32; }
+
+  /// Makes the pointers wait for a sum, by an instruction of no length. LLVM would load columns of
+  /// later steps first, and keep elements that neighbouring rows share, in registers that few
+  /// machines have.
+  void hold_back(Value* sum, Values& pointers, Value*& columns) {
+    const auto behind_sum = [&](Value* pointer) {
+      auto* type =
+          llvm::FunctionType::get(pointer->getType(), {pointer->getType(), sum->getType()}, false);
+      auto* nothing = llvm::InlineAsm::get(type, "", "=r,0,x", false);
+      return builder_.CreateCall(type, nothing, {pointer, sum});
+    };
+    columns = behind_sum(columns);
+    if (pointers.size() == 1) pointers[0] = behind_sum(pointers[0]);
   }
 
   void emit_run_loop(std::int64_t rounds, std::int64_t a_step, std::int64_t b_step,
@@ -318,7 +336,7 @@ class RowBlock {
       sum = phis.back();
     }
     for (std::int64_t u = 0; u < unroll_; ++u) {
-      emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u % sets_,
+      emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u,
                 plan_.unit, sums);
     }
     if (ahead) {
@@ -355,9 +373,14 @@ class RowBlock {
   }
 
   /// One k, or a group of `group`: the columns' registers, then for each row a broadcast and its
-  /// multiply-adds.
-  void emit_step(const Values& pointers, Value* a_offset, std::int64_t a_at, Value* columns,
-                 std::int64_t b_at, std::int64_t set, std::int64_t group, Values& sums) {
+  /// multiply-adds. `number`: of the step in its straight code.
+  void emit_step(Values pointers, Value* a_offset, std::int64_t a_at, Value* columns,
+                 std::int64_t b_at, std::int64_t number, std::int64_t group, Values& sums) {
+    const std::int64_t set = number % sets_;
+    if (few_registers() && number > 0) {
+      const std::int64_t before = (number - 1) % sets_;
+      hold_back(sums[(before + 1) * rows_ * plan_.vectors - 1], pointers, columns);
+    }
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);

@@ -329,7 +329,7 @@ bool asks_for_results(const ContractionPlan& plan, DType accumulator) {
 
 std::int64_t accumulator_sets(const ContractionPlan& plan, std::int64_t rows,
                               const PlanMachine& machine) {
-  const std::int64_t in_flight = machine.registers >= 32 ? 8 : 12;
+  const std::int64_t in_flight = machine.registers >= 32 ? 8 : 14;
   return std::clamp<std::int64_t>(in_flight * plan.lanes / (rows * plan.block_columns), 1, 4);
 }
 
