@@ -114,7 +114,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     model.gather_lane_ns = 0.16;
     model.first_bytes = {0, 0, 12, 90};
     model.code_line = {0, 0.12, 1.05, 2};
-    model.run = 65;
+    model.run = 57;
     model.team = 200;
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {
     name = "AMD Zen 4";
