@@ -96,7 +96,7 @@ std::int32_t PlanBuilder::buffer_of(ValueId base) {
   }
   const Node& node = graph_.node(base);
   return buffer_of_[base] =
-             add_buffer(type, Storage::arena, -1,
+             add_buffer({type.dtype, {placement_.elements(base)}}, Storage::arena, -1,
                         std::string(node.op.name()) + "_" + std::to_string(base.node));
 }
 

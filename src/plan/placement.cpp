@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/error.hpp"
 
@@ -48,6 +49,18 @@ bool stores_well(const View& placed) {
   return true;
 }
 
+/// More slices than this are not held by the sets of a cache that they share.
+constexpr std::int64_t ways = 8, line_bytes = 64;
+
+/// Do so many slices along the first axis begin in sets of the first cache that are too few?
+bool crowds_sets(const Type& type) {
+  constexpr std::int64_t page = 4096;  // places so far apart share a set
+  if (!type.is_static() || type.rank() < 2 || type.dims()[0] <= ways || type.elements() == 0)
+    return false;
+  const std::int64_t bytes = type.bytes() / type.dims()[0];
+  return bytes % line_bytes == 0 && type.dims()[0] > ways * (page / std::gcd(bytes, page));
+}
+
 }  // namespace
 
 Placement::Placement(const FlatGraph& flat, const Regions& regions)
@@ -61,6 +74,7 @@ Placement::Placement(const FlatGraph& flat, const Regions& regions)
         users_[static_cast<std::size_t>(input.node)].push_back(static_cast<std::int32_t>(i));
     }
   }
+  spread_slices();
   // Outer concatenations first: an inner one is then a part that moves as a whole.
   for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
     const std::int32_t region = regions.region_of[i];
@@ -69,6 +83,44 @@ Placement::Placement(const FlatGraph& flat, const Regions& regions)
       place_parts(static_cast<std::int32_t>(i));
     if (graph_.nodes()[i].op.is<op::Reshape>()) place_source(static_cast<std::int32_t>(i));
   }
+}
+
+// Kernels that walk through many slices side by side (the points of Winograd's tiles) would have
+// each line of a slice thrown out by those of the others before its second half is read or written.
+void Placement::spread_slices() {
+  std::map<ValueId, std::map<std::int32_t, std::set<std::int64_t>>> read;  // places, by region
+  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    const std::int32_t region = regions_.region_of[i];
+    if (region < 0) continue;
+    const auto* concat = node.op.as<op::Concat>();
+    if (concat && concat->axis == 0 && std::ssize(node.inputs) > ways &&
+        crowds_sets(node.results[0]))
+      spread({static_cast<std::int32_t>(i), 0});
+    for (const ValueId id : node.inputs) {
+      if (id.node < 0 || of(id).base == id || !crowds_sets(graph_.type(of(id).base))) continue;
+      read[of(id).base][region].insert(of(id).offset);
+    }
+  }
+  for (const auto& [base, regions] : read) {
+    const bool many = std::ranges::any_of(
+        regions, [](const auto& places) { return std::ssize(places.second) > ways; });
+    if (many) spread(base);
+  }
+}
+
+/// A line between each two slices.
+void Placement::spread(ValueId base) {
+  const Type& type = graph_.type(base);
+  View view = of(base);
+  if (base.result != 0 || !may_move(base, base.node) || view.strides[0] == 0) return;
+  view.strides[0] += line_bytes / static_cast<std::int64_t>(size_of(type.dtype));
+  if (move(base, view)) spread_[base] = view.strides[0] * view.dims[0];
+}
+
+std::int64_t Placement::elements(ValueId base) const {
+  const auto found = spread_.find(base);
+  return found == spread_.end() ? graph_.type(base).elements() : found->second;
 }
 
 void Placement::place_parts(std::int32_t concat) {

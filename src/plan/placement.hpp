@@ -14,14 +14,18 @@ class Placement {
  public:
   Placement(const FlatGraph& graph, const Regions& regions);
 
-  /// The view of a value over a dense buffer of `view.base`.
+  /// The view of a value over the buffer of `view.base`.
   const View& of(ValueId id) const {
     return views_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
   }
+  /// Elements of the buffer of a base: those of its type, and gaps between its slices.
+  std::int64_t elements(ValueId base) const;
   /// Is the part (operand k of the concatenation or copy `node`) written in place?
   bool in_place(std::int32_t node, std::size_t k) const { return in_place_.contains({node, k}); }
 
  private:
+  void spread_slices();
+  void spread(ValueId base);
   void place_parts(std::int32_t concat);
   void place_source(std::int32_t copy);
   bool may_move(ValueId part, std::int32_t reader) const;
@@ -32,6 +36,7 @@ class Placement {
   std::vector<std::vector<View>> views_;
   std::vector<std::vector<std::int32_t>> users_;
   std::map<std::pair<std::int32_t, std::size_t>, bool> in_place_;
+  std::map<ValueId, std::int64_t> spread_;  ///< elements of the bases with gaps
 };
 
 }  // namespace rlx::plan

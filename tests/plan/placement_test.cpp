@@ -1,0 +1,90 @@
+// Where values lie: slices that kernels walk through side by side do not share the sets of a cache.
+#include "plan/placement.hpp"
+
+#include <gtest/gtest.h>
+
+#include "../passes/same_values.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+constexpr std::int64_t slices = 16;
+
+/// Products of `rows` rows of 128 columns, and the sum of the first `summed` of them.
+Graph summed_slices(std::int64_t rows, std::int64_t summed) {
+  Graph graph;
+  const Value a = graph.input("a", f32, {slices, rows, 32}),
+              b = graph.input("b", f32, {slices, 32, 128});
+  const Value products = matmul(a, b);
+  Value sum = slice(products, {0, 0, 0}, {1, rows, 128});
+  for (std::int64_t i = 1; i < summed; ++i)
+    sum = sum + slice(products, {i, 0, 0}, {i + 1, rows, 128});
+  graph.output("y", sum);
+  return graph;
+}
+
+/// As many values side by side, then multiplied.
+Graph stacked_slices(std::int64_t rows) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, rows, 128}),
+              b = graph.input("b", f32, {slices, 128, 8});
+  Values parts;
+  for (std::int64_t i = 0; i < slices; ++i)
+    parts.push_back(x * graph.constant(f32, 1 + static_cast<double>(i)));
+  graph.output("y", matmul(concat(parts, 0), b));
+  return graph;
+}
+
+/// The buffer of the largest value whose op has that name, in elements beyond the value's own.
+std::int64_t gaps(const Graph& graph, std::string_view op) {
+  const FlatGraph flat = flatten(graph).value();
+  const Regions regions = form_regions(flat, {});
+  const Placement placement(flat, regions);
+  std::int64_t found = 0;
+  for (std::size_t i = 0; i < flat.graph.nodes().size(); ++i) {
+    const Node& node = flat.graph.nodes()[i];
+    if (node.op.name() != op) continue;
+    const ValueId id{static_cast<std::int32_t>(i), 0};
+    found = std::max(found, placement.elements(id) - node.results[0].elements());
+  }
+  return found;
+}
+
+TEST(Placement, slices_a_multiple_of_pages_apart_get_a_line_between_them) {
+  constexpr std::int64_t line = 16;
+  EXPECT_EQ(gaps(summed_slices(8, slices), "dot_general"), slices * line);
+  EXPECT_EQ(gaps(stacked_slices(8), "concat"), slices * line);
+}
+
+TEST(Placement, other_slices_lie_close) {
+  EXPECT_EQ(gaps(summed_slices(9, slices), "dot_general"), 0);  // in other sets already
+  EXPECT_EQ(gaps(summed_slices(8, 8), "dot_general"), 0);       // as many as a set has ways
+  EXPECT_EQ(gaps(stacked_slices(9), "concat"), 0);
+  Graph output;  // the caller's memory has no gaps
+  const Value products =
+      matmul(output.input("a", f32, {slices, 8, 32}), output.input("b", f32, {slices, 32, 128}));
+  Value sum = slice(products, {0, 0, 0}, {1, 8, 128});
+  for (std::int64_t i = 1; i < slices; ++i) sum = sum + slice(products, {i, 0, 0}, {i + 1, 8, 128});
+  output.output("sum", sum);
+  output.output("all", products);
+  EXPECT_EQ(gaps(output, "dot_general"), 0);
+}
+
+TEST(Placement, programs_with_gaps_compute_the_same) {
+  for (const Graph& graph : {summed_slices(8, slices), stacked_slices(8)}) {
+    const std::vector<Tensor> inputs = testing::noise_inputs(graph);
+    const Tensor wanted = evaluate_graph(graph, inputs).value()[0];
+    Session session(Device::cpu, {.threads = 2});
+    CompiledGraph program = session.compile(graph, {}).value();
+    std::vector<NamedInput> named;
+    for (const IoInfo& input : program.inputs())
+      named.push_back({input.name, inputs[named.size()]});
+    const Tensor found = program.run(named).value()[0];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(wanted.elements()); ++i)
+      ASSERT_NEAR(found.as<float>()[i], wanted.as<float>()[i], 1e-4) << i;
+  }
+}
+
+}  // namespace
+}  // namespace rlx::plan
