@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -11,6 +12,9 @@ namespace {
 
 /// Work of one item, in points of the domain; fewer make calls and index arithmetic show.
 constexpr std::int64_t points_per_item = 2048;
+/// Of f32 in two lines, which come together: workers that write less of them side by side wait for
+/// each other at every point.
+constexpr std::int64_t unshared_elements = 32;
 /// As many items as that are enough to share out.
 constexpr std::int64_t enough_items = 64;
 
@@ -204,13 +208,11 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     cost += 0.5;
     if (reduced && node.op == ScalarOp::reduce) cost += join / row * lanes;
   }
-  const double vectors = (extent + lanes - 1) / lanes;
-  // Elsewhere the lanes of a tail are taken one by one.
-  const bool whole = machine.masks || reduced || may_repeat(nest);
-  return cost *
-         (whole ? std::max(1.0, static_cast<double>(static_cast<std::int64_t>(vectors)))
-                : vectors + lanes / 2.0) /
-         std::max(extent, 1.0);
+  // The lanes of a tail are taken at once, or one by one.
+  const double whole = std::floor(extent / lanes), tail = extent - whole * lanes;
+  const bool at_once = machine.masks || reduced || may_repeat(nest);
+  const double vectors = whole + (at_once ? std::min(tail, 1.0) : tail);
+  return cost * std::max(1.0, vectors) / std::max(extent, 1.0);
 }
 
 /// The dim with the least cost (with `rows` the last one); it becomes the last of its kind.
@@ -312,6 +314,15 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   if (plan.turned.empty()) plan.tile = 1;
 }
 
+/// Does every item write its part of each point of the reduced dims (norms over images)?
+bool stores_along_sums(const NestPlan& plan) {
+  return std::ranges::any_of(plan.nest.stores, [&](const loop::Store& store) {
+    const auto& strides = store.access.strides;
+    return std::any_of(strides.begin() + plan.nest.parallel_dims, strides.end(),
+                       [](std::int64_t stride) { return stride != 0; });
+  });
+}
+
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
 /// them; with `rows` each point of the parallel dims.
 void choose_items(NestPlan& plan, bool rows) {
@@ -354,7 +365,8 @@ void choose_items(NestPlan& plan, bool rows) {
     if (inner <= points_per_item / 2 || dim == parallel - 1) {
       std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
       if (dim == plan.vector_dim) {
-        const std::int64_t step = plan.lanes * plan.unroll;
+        const std::int64_t least = stores_along_sums(plan) ? unshared_elements : 1;
+        const std::int64_t step = std::max<std::int64_t>(plan.lanes * plan.unroll, least);
         size = (size + step - 1) / step * step;
       }
       plan.split_size = std::min(size, std::max<std::int64_t>(extent, 1));
