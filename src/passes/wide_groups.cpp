@@ -53,7 +53,7 @@ Result<Graph> wide_groups(const Graph& graph, std::int64_t lanes) {
     const std::int64_t in = inputs[1].shape()[1].value();
     const std::int64_t out = inputs[1].shape()[0].value() / conv->groups;
     const std::int64_t count = shared_by(conv->groups, in, out, lanes);
-    if (in == 1 || count == 1) return false;
+    if ((in == 1 && out == 1) || count == 1) return false;
     op::Conv wide = *conv;
     wide.groups /= count;
     const Value w = widened(inputs[1], conv->groups, count);

@@ -41,13 +41,14 @@ TEST(WideGroups, FillARegister) {
   EXPECT_EQ(groups_after(grouped(6, 8, 8), 16), 3);
   EXPECT_EQ(groups_after(grouped(3, 5, 2), 16), 1);
   EXPECT_EQ(groups_after(grouped(5, 4, 4), 16), 5);  // 5 has no divisor up to 4
+  EXPECT_EQ(groups_after(grouped(16, 1, 2), 16), 2);
+  EXPECT_EQ(groups_after(grouped(16, 1, 3), 8), 8);
 }
 
 TEST(WideGroups, LeaveWideAndDepthwiseOnesAndUnknownWeights) {
   EXPECT_EQ(groups_after(grouped(4, 16, 16), 16), 4);
   EXPECT_EQ(groups_after(grouped(4, 9, 4), 16), 4);
   EXPECT_EQ(groups_after(grouped(16, 1, 1), 16), 16);
-  EXPECT_EQ(groups_after(grouped(16, 1, 2), 16), 16);
   EXPECT_EQ(groups_after(grouped(8, 4, 4, false), 16), 8);
 }
 
