@@ -3,6 +3,7 @@
 
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/Support/raw_ostream.h>
@@ -125,6 +126,16 @@ class Outliner {
     }
   }
 
+  void add_assembly(const llvm::InlineAsm& assembly) {
+    add_type(assembly.getFunctionType());
+    add(llvm::StringRef(assembly.getAsmString()));
+    add(llvm::StringRef(assembly.getConstraintString()));
+    add(assembly.hasSideEffects());
+    add(assembly.isAlignStack());
+    add(assembly.getDialect());
+    add(assembly.canThrow());
+  }
+
   void add_bits(const llvm::APInt& value) {
     for (unsigned i = 0; i < value.getNumWords(); ++i) add(value.getRawData()[i]);
   }
@@ -164,6 +175,8 @@ class Outliner {
         outline_.numbers.push_back(number->getSExtValue() * unit_of(instruction));
       } else if (const auto* constant = llvm::dyn_cast<llvm::Constant>(operand)) {
         add_constant(*constant);
+      } else if (const auto* text = llvm::dyn_cast<llvm::InlineAsm>(operand)) {
+        add_assembly(*text);
       } else if (const auto known = values_.find(operand); known != values_.end()) {
         add(known->second);
       } else {
@@ -197,7 +210,7 @@ class Outliner {
       add(call->getTailCallKind());
       add(call->getCallingConv());
       add_attributes(call->getAttributes());
-      if (call->isInlineAsm() || call->hasOperandBundles()) complete_ = false;
+      if (call->hasOperandBundles()) complete_ = false;
     } else if (!llvm::isa<llvm::BinaryOperator, llvm::UnaryOperator, llvm::CastInst,
                           llvm::BranchInst, llvm::ReturnInst, llvm::SelectInst, llvm::FreezeInst,
                           llvm::ExtractElementInst, llvm::InsertElementInst>(instruction)) {
