@@ -68,7 +68,8 @@ TEST(ContractionMatmul, results_beyond_the_cache_are_asked_for) {
     EXPECT_TRUE(asks({.m = 2311, .n = 117, .k = 3}, target));
     EXPECT_TRUE(asks({.m = 5, .n = 60011, .k = 3, .packed = false}, target));
     EXPECT_FALSE(asks({.m = 1311, .n = 117, .k = 3}, target));
-    EXPECT_TRUE(asks({.m = 2311, .n = 117, .k = 300}, target));
+    const bool hides = machine_of(target).registers >= 32;  // the latency behind long sums
+    EXPECT_EQ(asks({.m = 2311, .n = 117, .k = 300}, target), !hides);
   }
 }
 
