@@ -113,7 +113,7 @@ void Placement::spread_slices() {
 void Placement::spread(ValueId base) {
   const Type& type = graph_.type(base);
   View view = of(base);
-  if (base.result != 0 || !may_move(base, base.node) || view.strides[0] == 0) return;
+  if (base.result != 0 || spread_.contains(base) || !may_move(base, base.node)) return;
   view.strides[0] += line_bytes / static_cast<std::int64_t>(size_of(type.dtype));
   if (move(base, view)) spread_[base] = view.strides[0] * view.dims[0];
 }

@@ -1,5 +1,5 @@
-// Where values lie: in buffers of their own, or inside the buffer of a concatenation or copy that
-// reads them.
+// Where values lie: in buffers of their own, with gaps where slices would share the sets of a
+// cache, or inside the buffer of a concatenation or copy that reads them.
 #pragma once
 
 #include <map>

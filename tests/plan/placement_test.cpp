@@ -24,7 +24,7 @@ Graph summed_slices(std::int64_t rows, std::int64_t summed) {
   return graph;
 }
 
-/// As many values side by side, then multiplied.
+/// As many values side by side, then multiplied; and summed.
 Graph stacked_slices(std::int64_t rows) {
   Graph graph;
   const Value x = graph.input("x", f32, {1, rows, 128}),
@@ -32,7 +32,11 @@ Graph stacked_slices(std::int64_t rows) {
   Values parts;
   for (std::int64_t i = 0; i < slices; ++i)
     parts.push_back(x * graph.constant(f32, 1 + static_cast<double>(i)));
-  graph.output("y", matmul(concat(parts, 0), b));
+  const Value stack = concat(parts, 0);
+  Value sum = slice(stack, {0, 0, 0}, {1, rows, 128});
+  for (std::int64_t i = 1; i < slices; ++i) sum = sum + slice(stack, {i, 0, 0}, {i + 1, rows, 128});
+  graph.output("y", matmul(stack, b));
+  graph.output("sum", sum);
   return graph;
 }
 
