@@ -185,14 +185,14 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
 
 namespace {
 
-/// What rows cost whose place only data tells.
-double jumps_ns(const KernelWork& work, const MachineModel& model) {
+/// What rows cost whose place only data tells: that share of the way to their first bytes.
+double jumps_ns(const KernelWork& work, const MachineModel& model, double share) {
   double bytes = 0, sum = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
     bytes += work.read[level];
     sum += work.read[level] * model.first_bytes[level];
   }
-  return bytes > 0 ? work.jumps * overlap_of(model).jump * sum / bytes : 0;
+  return bytes > 0 ? work.jumps * share * sum / bytes : 0;
 }
 
 /// What so many lines cost beside their streams, by the share of the bytes that lies at each level.
@@ -241,7 +241,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   }
   time.compute = overlapped(time.compute, streamed, work.power);
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
-  time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model) +
+  time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
                   lines_ns(work, work.lone_lines, overlap.lone_line) +
                   lines_ns(work, work.turned_lines, overlap.turned_line)) *
                  share;

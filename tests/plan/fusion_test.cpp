@@ -198,6 +198,8 @@ Graph product_with_norm(std::int64_t rows) {
 TEST(Fusion, whole_rows_join_a_product_that_does_not_take_longer_by_that) {
   const FusionPolicy policy = fusion_policy(cost::model_of_zen5(), 2, true);
   EXPECT_EQ(regions_of(product_with_norm(1'024), policy).list.size(), 1u);
+  const FusionPolicy alone = fusion_policy(cost::model_of_zen5(), 1, true);
+  EXPECT_EQ(regions_of(product_with_norm(16), alone).list.size(), 1u);
   const Regions shared = regions_of(product_with_norm(16), policy);
   EXPECT_EQ(shared.list.size(), 2u);
   const auto refused = std::find_if(shared.questions.begin(), shared.questions.end(),
@@ -260,11 +262,14 @@ TEST(Fusion, few_rows_are_not_made_within_a_product_that_threads_share) {
     return graph;
   };
   const FusionPolicy policy = fusion_policy(cost::model_of_zen5(), 2, true);
-  const Regions few = regions_of(graph_of(8), policy);
+  const Regions few = regions_of(graph_of(16), policy);
   ASSERT_EQ(of_kind(few, "prologue").size(), 1u);
+  EXPECT_FALSE(of_kind(few, "prologue")[0]->fused);
   EXPECT_GT(of_kind(few, "prologue")[0]->work_added_ns, 1'000);
   EXPECT_EQ(few.list.size(), 2u);
   EXPECT_EQ(regions_of(graph_of(1'024), policy).list.size(), 1u);
+  const FusionPolicy alone = fusion_policy(cost::model_of_zen5(), 1, true);
+  EXPECT_EQ(regions_of(graph_of(16), alone).list.size(), 1u);
 }
 
 TEST(Fusion, the_same_graph_gives_the_same_questions) {
