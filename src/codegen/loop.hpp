@@ -102,7 +102,7 @@ struct Contraction {
   std::int32_t b_buffer = 0;
   bool b_packed = false;
   std::int32_t panel_width = 0;  ///< packed: 16, 32, 48 or 64
-  std::int32_t k_group = 1;      ///< packed: so many k side by side (bf16 pairs: 2, bytes: 4)
+  std::int32_t k_group = 1;  ///< packed: so many k side by side (pairs of bf16 or i16: 2, bytes: 4)
   std::int64_t b_offset = 0;
   std::vector<std::int64_t>
       b_batch_strides;  ///< packed: in units of whole packed matrices (0 shares one)

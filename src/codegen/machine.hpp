@@ -21,6 +21,14 @@ struct Machine {
   unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }
 };
 
+/// Are products of these integers made of pairs of i16, whatever instructions there are for them?
+constexpr bool pairs_as_words(DType a, DType b) {
+  const auto word = [](DType dtype) {
+    return dtype == DType::u8 || dtype == DType::i8 || dtype == DType::i16;
+  };
+  return word(a) && word(b);
+}
+
 /// The facts of a target; false where its features name something that its ISA class lacks is no
 /// error.
 Machine machine_of(const Target& target);

@@ -153,10 +153,14 @@ std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches) {
 }
 
 void pack(const PackSource& source, const PackedLayout& layout, void* destination) {
-  if (source.rounded && layout.dtype == DType::bf16)
+  if (source.from == DType::f32 && layout.dtype == DType::bf16)
     return pack_all<BFloat16, float>(source, layout, destination);
-  if (source.rounded && layout.dtype == DType::f16)
+  if (source.from == DType::f32 && layout.dtype == DType::f16)
     return pack_all<Half, float>(source, layout, destination);
+  if (source.from == DType::i8)
+    return pack_all<std::int16_t, std::int8_t>(source, layout, destination);
+  if (source.from == DType::u8)
+    return pack_all<std::int16_t, std::uint8_t>(source, layout, destination);
   switch (size_of(layout.dtype)) {
     case 1: return pack_all<std::uint8_t>(source, layout, destination);
     case 2: return pack_all<std::uint16_t>(source, layout, destination);

@@ -116,8 +116,10 @@ class ContractionCost {
     const double registers = d(rows) * plan_.vectors;
     const double sets =
         d(codegen::accumulator_sets(plan_, rows, codegen::PlanMachine(model_.machine)));
-    const double multiply = registers / model_.fma_per_cycle *
-                            (contraction_.accumulator == DType::i32 && plan_.unit == 1 ? 2 : 1);
+    // Products of integers take one of the two units; pairs are added by another instruction.
+    const bool half_rate = contraction_.accumulator == DType::i32 &&
+                           (plan_.unit == 1 || (plan_.unit == 2 && !model_.machine.vnni));
+    const double multiply = registers / model_.fma_per_cycle * (half_rate ? 2 : 1);
     // Many rows at no constant distance have their addresses in memory.
     const double addresses = scattered() && rows > 8 ? 0.2 * d(rows) : 0;
     const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;

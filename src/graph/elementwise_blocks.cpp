@@ -20,7 +20,8 @@ struct Lanes {
 };
 
 bool is_known(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::i8 || dtype == DType::u8 || dtype == DType::i32;
+  return dtype == DType::f32 || dtype == DType::i8 || dtype == DType::u8 || dtype == DType::i16 ||
+         dtype == DType::i32;
 }
 
 bool is_known(std::span<const ScalarNode> nodes, const ScalarNode& node) {
@@ -29,12 +30,12 @@ bool is_known(std::span<const ScalarNode> nodes, const ScalarNode& node) {
     case ScalarOp::constant:
     case ScalarOp::load:
     case ScalarOp::cast: return true;
+    case ScalarOp::add:
+    case ScalarOp::sub:
+    case ScalarOp::mul: return true;
     case ScalarOp::neg:
     case ScalarOp::abs:
     case ScalarOp::round:
-    case ScalarOp::add:
-    case ScalarOp::sub:
-    case ScalarOp::mul:
     case ScalarOp::div:
     case ScalarOp::min:
     case ScalarOp::max: return nodes[static_cast<std::size_t>(node.a)].dtype == DType::f32;
@@ -124,6 +125,7 @@ void load(DType dtype, const std::byte* data, std::int64_t offset, std::int64_t 
     case DType::f32: return load<float>(data, offset, stride, count, to.numbers.data());
     case DType::i8: return load<std::int8_t>(data, offset, stride, count, to.integers.data());
     case DType::u8: return load<std::uint8_t>(data, offset, stride, count, to.integers.data());
+    case DType::i16: return load<std::int16_t>(data, offset, stride, count, to.integers.data());
     default: return load<std::int32_t>(data, offset, stride, count, to.integers.data());
   }
 }
@@ -140,6 +142,7 @@ void store(DType dtype, const Lanes& from, std::int64_t offset, std::int64_t cou
     case DType::f32: return store<float>(from.numbers.data(), offset, count, data);
     case DType::i8: return store<std::int8_t>(from.integers.data(), offset, count, data);
     case DType::u8: return store<std::uint8_t>(from.integers.data(), offset, count, data);
+    case DType::i16: return store<std::int16_t>(from.integers.data(), offset, count, data);
     default: return store<std::int32_t>(from.integers.data(), offset, count, data);
   }
 }
@@ -181,30 +184,36 @@ void wrap(const std::int32_t* from, std::int64_t count, std::int32_t* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
+/// What the dtype holds of the integers, modulo its range.
+void wrap(DType dtype, const std::int32_t* from, std::int64_t count, std::int32_t* to) {
+  switch (dtype) {
+    case DType::i8: return wrap<std::int8_t>(from, count, to);
+    case DType::u8: return wrap<std::uint8_t>(from, count, to);
+    case DType::i16: return wrap<std::int16_t>(from, count, to);
+    default: return wrap<std::int32_t>(from, count, to);
+  }
+}
+
+void to_integers(DType dtype, const float* from, std::int64_t count, std::int32_t* to) {
+  switch (dtype) {
+    case DType::i8: return to_integers<std::int8_t>(from, count, to);
+    case DType::u8: return to_integers<std::uint8_t>(from, count, to);
+    case DType::i16: return to_integers<std::int16_t>(from, count, to);
+    default: return to_integers<std::int32_t>(from, count, to);
+  }
+}
+
 void cast(DType from, DType to, const Lanes& a, std::int64_t count, Lanes& result) {
   const float* numbers = a.numbers.data();
   const std::int32_t* integers = a.integers.data();
-  if (to == DType::f32) {
-    if (from == DType::f32) {
-      map(numbers, result.numbers.data(), count, [](float x) { return x; });
-    } else {
-      for (std::int64_t i = 0; i < count; ++i)
-        result.numbers[static_cast<std::size_t>(i)] = static_cast<float>(integers[i]);
-    }
-    return;
+  if (to != DType::f32) {
+    if (from == DType::f32) return to_integers(to, numbers, count, result.integers.data());
+    return wrap(to, integers, count, result.integers.data());
   }
-  std::int32_t* const out = result.integers.data();
-  const bool floats = from == DType::f32;
-  if (to == DType::i8) {
-    floats ? to_integers<std::int8_t>(numbers, count, out)
-           : wrap<std::int8_t>(integers, count, out);
-  } else if (to == DType::u8) {
-    floats ? to_integers<std::uint8_t>(numbers, count, out)
-           : wrap<std::uint8_t>(integers, count, out);
-  } else {
-    floats ? to_integers<std::int32_t>(numbers, count, out)
-           : wrap<std::int32_t>(integers, count, out);
-  }
+  if (from == DType::f32)
+    return map(numbers, result.numbers.data(), count, [](float x) { return x; });
+  for (std::int64_t i = 0; i < count; ++i)
+    result.numbers[static_cast<std::size_t>(i)] = static_cast<float>(integers[i]);
 }
 
 void calculate(ScalarOp op, const float* a, const float* b, std::int64_t count, float* to) {
@@ -228,6 +237,22 @@ void calculate(ScalarOp op, const float* a, const float* b, std::int64_t count, 
         return x == x && y == y ? most : nan;
       });
   }
+}
+
+/// Sums, differences and products modulo the range of the dtype.
+void calculate(ScalarOp op, DType dtype, const std::int32_t* a, const std::int32_t* b,
+               std::int64_t count, std::int32_t* to) {
+  const auto each = [&](const auto& function) {
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<std::int32_t>(
+          function(static_cast<std::uint32_t>(a[i]), static_cast<std::uint32_t>(b[i])));
+  };
+  switch (op) {
+    case ScalarOp::add: each([](std::uint32_t x, std::uint32_t y) { return x + y; }); break;
+    case ScalarOp::sub: each([](std::uint32_t x, std::uint32_t y) { return x - y; }); break;
+    default: each([](std::uint32_t x, std::uint32_t y) { return x * y; }); break;
+  }
+  wrap(dtype, to, count, to);
 }
 
 void fill(const ScalarNode& node, Lanes& lanes) {
@@ -267,6 +292,9 @@ bool evaluate_in_blocks(std::span<const ScalarNode> nodes, ScalarId result, cons
         } else if (node.op == ScalarOp::cast) {
           cast(nodes[static_cast<std::size_t>(node.a)].dtype, node.dtype, of(node.a), count,
                lanes[n]);
+        } else if (node.dtype != DType::f32) {
+          calculate(node.op, node.dtype, of(node.a).integers.data(), of(node.b).integers.data(),
+                    count, lanes[n].integers.data());
         } else {
           calculate(node.op, of(node.a).numbers.data(),
                     node.b < 0 ? nullptr : of(node.b).numbers.data(), count,

@@ -76,20 +76,34 @@ struct Rules<op::WinogradFilters> {
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& w = args[0];
-    if (w.dtype != DType::f32 || w.rank() != 4 || w.shape[2] != Dim(taps) ||
+    const bool integers = w.dtype == DType::u8 || w.dtype == DType::i8 || w.dtype == DType::i16;
+    if ((w.dtype != DType::f32 && !integers) || w.rank() != 4 || w.shape[2] != Dim(taps) ||
         w.shape[3] != Dim(taps))
-      return bad_input("The filters of winograd_filters are f32[K, C, 3, 3], not {}.", w.text());
-    if (a.outputs != 2 && a.outputs != 4)
-      return bad_input("The outputs ({}) of winograd_filters are 2 or 4.", a.outputs);
+      return bad_input(
+          "The filters of winograd_filters are f32, u8, i8 or i16[K, C, 3, 3], not {}.", w.text());
+    if (a.outputs != 2 && (a.outputs != 4 || integers))
+      return bad_input("The outputs ({}) of winograd_filters are 2, or 4 with filters of f32.",
+                       a.outputs);
     const std::int64_t side = a.outputs + taps - 1;
-    return std::vector<Type>{Type{DType::f32, {Dim(side * side), w.shape[1], w.shape[0]}}};
+    return std::vector<Type>{
+        Type{integers ? DType::i16 : DType::f32, {Dim(side * side), w.shape[1], w.shape[0]}}};
   }
 
   static Status eval(const A& a, const EvalArgs& args) {
+    switch (args.in(0).dtype) {
+      case DType::u8: return points_of<std::uint8_t, std::int16_t>(a, args);
+      case DType::i8: return points_of<std::int8_t, std::int16_t>(a, args);
+      case DType::i16: return points_of<std::int16_t, std::int16_t>(a, args);
+      default: return points_of<float, float>(a, args);
+    }
+  }
+
+  template <class From, class To>
+  static Status points_of(const A& a, const EvalArgs& args) {
     const TensorView& w = args.in(0);
     const std::int64_t out = w.dims[0], in = w.dims[1];
-    const auto* from = reinterpret_cast<const float*>(w.data);
-    auto* to = reinterpret_cast<float*>(args.out(0).data);
+    const auto* from = reinterpret_cast<const From*>(w.data);
+    auto* to = reinterpret_cast<To*>(args.out(0).data);
     const auto rows = filter_rows(a.outputs);
     std::vector<Lanes> square;
     constexpr auto lanes = static_cast<std::int64_t>(Lanes::count);
@@ -98,20 +112,29 @@ struct Rules<op::WinogradFilters> {
         const auto here = static_cast<std::size_t>(std::min(lanes, out - k));
         std::array<Lanes, taps * taps> g{};
         for (std::size_t lane = 0; lane < here; ++lane) {
-          const float* filter =
+          const From* filter =
               from + ((k + static_cast<std::int64_t>(lane)) * in + c) * taps * taps;
           for (std::size_t tap = 0; tap < g.size(); ++tap) g[tap].value[lane] = filter[tap];
         }
         filter_square(rows, g, square);
-        for (std::size_t point = 0; point < square.size(); ++point)
-          std::copy_n(square[point].value.data(), here,
-                      to + (static_cast<std::int64_t>(point) * in + c) * out + k);
+        for (std::size_t point = 0; point < square.size(); ++point) {
+          To* line = to + (static_cast<std::int64_t>(point) * in + c) * out + k;
+          for (std::size_t lane = 0; lane < here; ++lane)
+            line[lane] = stored<To>(square[point].value[lane]);
+        }
       }
     }
     return {};
   }
 
-  static Values body(const A& a, Graph&, std::span<const Value> inputs) {
+  template <class To>
+  static To stored(double point) {
+    if constexpr (std::is_same_v<To, float>) return static_cast<float>(point);
+    // Modulo 2^16, as sums of i16 are.
+    else return static_cast<To>(static_cast<std::int32_t>(point * (1 << winograd::integer_shift)));
+  }
+
+  static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
     const Value w = cast(transpose(inputs[0], {2, 3, 1, 0}), DType::f64);
     const Shape shape{Dim(1), w.shape()[2], w.shape()[3]};
     std::array<Value, taps * taps> g;
@@ -122,7 +145,10 @@ struct Rules<op::WinogradFilters> {
     }
     Values square;
     filter_square(filter_rows(a.outputs), g, square);
-    return {cast(concat(square, 0), DType::f32)};
+    const Value points = concat(square, 0);
+    if (inputs[0].dtype() == DType::f32) return {cast(points, DType::f32)};
+    const Value scale = graph.constant(DType::f64, 1 << winograd::integer_shift);
+    return {cast(cast(points * scale, DType::i32), DType::i16)};
   }
 
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
@@ -135,7 +161,9 @@ struct Rules<op::WinogradFilters> {
 
   static std::vector<Sample> samples() {
     return {{.op = A{}, .inputs = {Type{DType::f32, {5, 3, 3, 3}}}},
-            {.op = A{4}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}}};
+            {.op = A{4}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}},
+            {.op = A{}, .inputs = {Type{DType::i8, {19, 4, 3, 3}}}},
+            {.op = A{}, .inputs = {Type{DType::i16, {2, 3, 3, 3}}}}};
   }
 };
 RLX_OP(op::WinogradFilters, "conv")

@@ -1,8 +1,12 @@
-// Products of quantised numbers as products of u8 with i8, zero points folded into corrections.
+// Products of quantised numbers as products of u8 with i8 and corrections for their zero points, or
+// as products of i16.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "graph/elementwise_eval.hpp"
+#include "graph/narrow_products.hpp"
 #include "graph/weight_only.hpp"
 #include "passes/quantised.hpp"
 #include "passes/rewriter.hpp"
@@ -58,8 +62,11 @@ Tensor ones(Dims dims) {
 
 class ByteOperands {
  public:
-  ByteOperands(const Graph& graph, std::vector<Explanation::Claim>* claims)
-      : graph_(graph), claims_(claims), weight_only_(weight_only_nodes(graph)) {}
+  ByteOperands(const Graph& graph, bool byte_dots, std::vector<Explanation::Claim>* claims)
+      : graph_(graph),
+        byte_dots_(byte_dots),
+        claims_(claims),
+        weight_only_(weight_only_nodes(graph)) {}
 
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
     if (const auto* quantize = node.op.as<op::Quantize>())
@@ -73,8 +80,9 @@ class ByteOperands {
       const bool weights = weight_only_[static_cast<std::size_t>(node.inputs[1].node)];
       claims_->push_back({std::string(node.op.name()), node.origin, reason.empty(),
                           !reason.empty() ? "f32: " + reason
-                          : weights       ? "int8: bytes of weights, sums in i32"
-                                          : "int8: bytes of activations, sums in i32"});
+                                          : fmt::format("int8: {} of {}, sums in i32",
+                                                        as_words(node) ? "words of i16" : "bytes",
+                                                        weights ? "weights" : "activations")});
     }
     if (!reason.empty()) return false;
     rewriter.replace(index,
@@ -86,7 +94,7 @@ class ByteOperands {
   // quantize(x, i8, zero) = quantize(x, u8, zero + 128) - 128; products read the u8
   Result<bool> quantised_unsigned(Rewriter& rewriter, std::int32_t index, const Node& node,
                                   const op::Quantize& quantize) {
-    if (quantize.dtype != i8 || quantize.block != 0) return false;
+    if (!byte_dots_ || quantize.dtype != i8 || quantize.block != 0) return false;
     Values in = rewriter.values_of(node);
     in.resize(3);
     const Value& scale = in[1];
@@ -149,17 +157,32 @@ class ByteOperands {
     return {};
   }
 
+  /// Without instructions for bytes every operand would be widened again and again, wherever
+  /// kernels read it: widened once it has room for its zero point, too.
+  bool as_words(const Node& node) const {
+    constexpr std::int64_t least_rows = 8;  // fewer wait for weights, of which bytes are the least
+    const Type &result = node.results[0], &b = graph_.type(node.inputs[1]);
+    const std::int64_t columns = node.op.is<op::IntegerConv>() ? b.dims()[0] : b.dims().back();
+    return !byte_dots_ && result.elements() >= least_rows * columns;
+  }
+
+  /// x - zero as i16, which holds it.
+  static Value word(const Value& x, const Value& zero) {
+    const Value wide = cast(x, i16);
+    return !zero || uniform(zero) == 0 ? wide : wide - cast(zero, i16);
+  }
+
   Bytes left(Rewriter& rewriter, const Value& x, const Value& zero) {
     Graph& graph = rewriter.target();
-    if (x.dtype() == u8) return {x, zero_of(graph, zero, 0)};
+    if (x.dtype() == u8 || !byte_dots_) return {x, zero_of(graph, zero, 0)};
     Value& bytes = unsigned_[x.id()];
     if (!bytes) bytes = shifted_bytes(x);
     return {bytes, zero_of(graph, zero, half_range)};
   }
 
-  static Bytes right(Rewriter& rewriter, const Value& x, const Value& zero) {
+  Bytes right(Rewriter& rewriter, const Value& x, const Value& zero) const {
     Graph& graph = rewriter.target();
-    if (x.dtype() == i8) return {x, zero_of(graph, zero, 0)};
+    if (x.dtype() == i8 || !byte_dots_) return {x, zero_of(graph, zero, 0)};
     return {shifted_bytes(x), zero_of(graph, zero, -half_range)};
   }
 
@@ -169,9 +192,13 @@ class ByteOperands {
   Value product(Rewriter& rewriter, const Node& node) {
     Graph& graph = rewriter.target();
     const Values in = rewriter.values_of(node);
-    Bytes a = left(rewriter, in[0], operand(in, 2)), b = right(rewriter, in[1], operand(in, 3));
-    if (a.zero && a.zero.rank() == 1)  // one for each row
-      a.zero = reshape(a.zero, {a.zero.shape()[0], Dim(1)});
+    Value a_zero = operand(in, 2);
+    const Value b_zero = operand(in, 3);
+    if (a_zero && a_zero.rank() == 1)  // one for each row
+      a_zero = reshape(a_zero, {a_zero.shape()[0], Dim(1)});
+    if (as_words(node))
+      return matmul(cast(word(in[0], a_zero), i32), cast(word(in[1], b_zero), i32));
+    const Bytes a = left(rewriter, in[0], a_zero), b = right(rewriter, in[1], b_zero);
     const Value wide = cast(a.values, i32);
     Value sums = matmul(wide, cast(b.values, i32));
     const Dim depth = a.values.shape().back();
@@ -192,27 +219,36 @@ class ByteOperands {
   Value convolution(Rewriter& rewriter, const Node& node, const op::IntegerConv& conv) {
     Graph& graph = rewriter.target();
     const Values in = rewriter.values_of(node);
-    Bytes x = left(rewriter, in[0], operand(in, 2)), w = right(rewriter, in[1], operand(in, 3));
     op::Conv plain{.strides = conv.strides,
                    .pad_low = conv.pad_low,
                    .pad_high = conv.pad_high,
                    .dilations = conv.dilations,
                    .groups = conv.groups};
-    if (x.zero && x.zero.rank() == 1) x.zero = reshape(x.zero, {});
-    if (x.zero && is_padded(plain)) {
-      x.values = padded(x, plain);
-      plain.pad_low.clear(), plain.pad_high.clear();
+    Value x_zero = operand(in, 2), w_zero = operand(in, 3);
+    if (x_zero && x_zero.rank() == 1) x_zero = reshape(x_zero, {});
+    const auto rank = static_cast<std::size_t>(in[0].rank());
+    if (as_words(node)) {
+      Shape along_filters(rank, Dim(1));
+      if (w_zero && w_zero.rank() == 1) {
+        along_filters[0] = w_zero.shape()[0];
+        w_zero = reshape(w_zero, along_filters);
+      }
+      Bytes x{word(in[0], x_zero), {}};
+      // Planes of colours are read along their rows, where a border would part the pairs.
+      constexpr std::int64_t most_planes = 4;
+      if (in[0].shape()[1].value() <= most_planes) take_padding(x, plain);
+      return rlx::conv(cast(x.values, i32), cast(word(in[1], w_zero), i32), plain);
     }
-    const auto rank = static_cast<std::size_t>(x.values.rank());
     Shape along_channels(rank, Dim(1));
+    if (w_zero && w_zero.rank() == 1) {
+      along_channels[1] = w_zero.shape()[0];
+      w_zero = reshape(w_zero, along_channels);
+    }
+    Bytes x = left(rewriter, in[0], x_zero), w = right(rewriter, in[1], w_zero);
+    if (x.zero) take_padding(x, plain);
     along_channels[1] = w.values.shape()[0];
     Axes window;
     for (std::size_t i = 1; i < rank; ++i) window.push_back(static_cast<std::int64_t>(i));
-    if (w.zero && w.zero.rank() == 1) {
-      Shape shape(rank, Dim(1));
-      shape[1] = w.zero.shape()[0];
-      w.zero = reshape(w.zero, shape);
-    }
     const Value wide = cast(x.values, i32);
     Value sums = rlx::conv(wide, cast(w.values, i32), plain);
     if (x.zero) sums = sums - reshape(x.zero * sum(cast(w.values, i32), window), along_channels);
@@ -236,7 +272,13 @@ class ByteOperands {
     return any(conv.pad_low) || any(conv.pad_high);
   }
 
-  /// x with its zero point around it.
+  /// Puts the zero point around x instead of what the convolution would.
+  static void take_padding(Bytes& x, op::Conv& conv) {
+    if (!is_padded(conv)) return;
+    x.values = padded(x, conv);
+    conv.pad_low.clear(), conv.pad_high.clear();
+  }
+
   static Value padded(const Bytes& x, const op::Conv& conv) {
     const auto rank = static_cast<std::size_t>(x.values.rank());
     const auto of = [&](const Axes& pads) {
@@ -245,12 +287,14 @@ class ByteOperands {
       return all;
     };
     const Axes low = of(conv.pad_low), high = of(conv.pad_high);
+    if (!x.zero) return pad(x.values, low, high, 0);
     if (const auto known = uniform(x.zero))
       return pad(x.values, low, high, static_cast<double>(*known));
     return cast(pad(cast(x.values, i32) - x.zero, low, high) + x.zero, u8);
   }
 
   const Graph& graph_;
+  const bool byte_dots_;
   std::vector<Explanation::Claim>* claims_;
   const std::vector<bool> weight_only_;
   std::map<ValueId, Value> unsigned_;  ///< by value of the target: its bytes as u8
@@ -258,42 +302,28 @@ class ByteOperands {
 
 }  // namespace
 
-Result<Graph> byte_operands(const Graph& graph, std::vector<Explanation::Claim>* claims) {
-  ByteOperands operands(graph, claims);
+Result<Graph> byte_operands(const Graph& graph, bool byte_dots,
+                            std::vector<Explanation::Claim>* claims) {
+  ByteOperands operands(graph, byte_dots, claims);
   return rewrite(graph,
                  [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    return operands.visit(rewriter, index, node);
                  });
 }
 
-namespace {
-
-/// A cast to i32 of bytes.
-bool widens_bytes(const Graph& graph, ValueId id) {
-  const Node& node = graph.node(id);
-  if (!node.op.is<op::Cast>() || node.results[0].dtype != i32) return false;
-  const DType from = graph.type(node.inputs[0]).dtype;
-  return from == u8 || from == i8;
-}
-
-}  // namespace
-
 Result<Graph> casts_of_products(const Graph& graph) {
-  const auto of_bytes = [&](const Node& node) {
-    return (node.op.is<op::DotGeneral>() || node.op.is<op::Conv>()) && node.inputs.size() == 2 &&
-           widens_bytes(graph, node.inputs[0]) && widens_bytes(graph, node.inputs[1]);
-  };
-  if (std::ranges::none_of(graph.nodes(), of_bytes)) return graph;
-  std::map<ValueId, ValueId> casts;  // by bytes in the source
+  const auto narrow = [&](const Node& node) { return multiplies_narrow_integers(graph, node); };
+  if (std::ranges::none_of(graph.nodes(), narrow)) return graph;
+  std::map<ValueId, ValueId> casts;  // by what they widen, in the source
   return rewrite(graph,
                  [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-                   if (!of_bytes(node)) return false;
+                   if (!narrow(node)) return false;
                    std::vector<ValueId> operands;
                    for (const ValueId input : node.inputs) {
-                     const ValueId bytes = graph.node(input).inputs[0];
-                     ValueId& own = casts[bytes];
+                     const ValueId read = graph.node(input).inputs[0];
+                     ValueId& own = casts[read];
                      if (own.node < 0)
-                       own = cast(rewriter.target().handle(rewriter(bytes)), i32).id();
+                       own = cast(rewriter.target().handle(rewriter(read)), i32).id();
                      operands.push_back(own);
                    }
                    RLX_TRY(rewriter.add(index, node.op, operands));

@@ -1,6 +1,7 @@
 // Products of integers as sums over elementwise products: one generated kernel.
 #include <algorithm>
 
+#include "graph/narrow_products.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -52,14 +53,9 @@ Result<bool> sum_of_products(Rewriter& rewriter, std::int32_t index, const Node&
                              const op::DotGeneral& dot) {
   const Values operands = rewriter.values_of(node);
   const Value &a = operands[0], &b = operands[1];
-  const auto of_bytes = [](const Value& x) {
-    const Node& made = x.graph().node(x.id());
-    if (!made.op.is<op::Cast>() || x.dtype() != i32) return false;
-    const DType from = x.graph().type(made.inputs[0]).dtype;
-    return from == u8 || from == i8;
-  };
-  // Products of bytes have kernels of their own.
-  if (of_bytes(a) && of_bytes(b) && b.rank() == free_of_b(dot) + 1) return false;
+  // Products of few bits have kernels of their own.
+  if (multiplies_narrow_integers(rewriter.source(), node) && b.rank() == free_of_b(dot) + 1)
+    return false;
   if (!is_integer(a.dtype()) || !a.type().is_static() || !b.type().is_static()) return false;
   const OperandAxes a_axes = axes_of(dot.a_batch, dot.a_contract, a.rank()),
                     b_axes = axes_of(dot.b_batch, dot.b_contract, b.rank());

@@ -15,13 +15,17 @@ namespace rlx::passes {
 /// only where the quotient lies within rounding of a half.
 Result<Graph> quantised(const Graph& graph);
 
-/// Integer matmuls and convolutions as products of u8 with i8 in i32, dot(cast(a), cast(b)) with
-/// the zero points in corrections behind it, exact modulo 2^32; other quantised dtypes move by 128.
-/// What does not fit stays. Appends a claim for each to `claims`, where given.
-Result<Graph> byte_operands(const Graph& graph, std::vector<Explanation::Claim>* claims);
+/// Integer matmuls and convolutions as products dot(cast(a), cast(b)) in i32, exact modulo 2^32.
+/// With `byte_dots`, instructions that multiply u8 with i8, these are the operands: zero points
+/// are corrections behind the product, other quantised dtypes move by 128. Elsewhere operands are
+/// i16 with their zero points taken off, but for products of a few rows, which wait for their
+/// weights: those stay bytes. What does not fit stays as it is. Appends a claim for each to
+/// `claims`, where given.
+Result<Graph> byte_operands(const Graph& graph, bool byte_dots,
+                            std::vector<Explanation::Claim>* claims);
 
-/// Gives products of bytes casts of their own, apart from equal ones that others read: the planner
-/// lets products read through casts that nobody else wants.
+/// Gives products of narrow integers casts of their own, apart from equal ones that others read:
+/// the planner lets products read through casts that nobody else wants.
 Result<Graph> casts_of_products(const Graph& graph);
 
 }  // namespace rlx::passes

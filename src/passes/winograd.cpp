@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 
+#include "graph/narrow_products.hpp"
 #include "passes/channel_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
@@ -193,6 +194,24 @@ Result<Value> assembled(Value products, const Sizes& s, Transforms& transforms,
   return slice(whole, {0, 0, 0, 0}, {s.images, s.height, s.width, s.out});
 }
 
+/// What a product of integers reads: x of cast(x, i32).
+Value narrow(const Value& widened) {
+  Graph& graph = widened.graph();
+  return graph.handle(graph.node(widened.id()).inputs[0]);
+}
+
+/// Weights as they are stored: filters are made of bytes as of i16, piece by piece.
+Value bytes_below(Value w) {
+  Graph& graph = w.graph();
+  const Node* node = &graph.node(w.id());
+  const auto* order = node->op.as<op::Transpose>();
+  if (order) node = &graph.node(node->inputs[0]);
+  if (!node->op.is<op::Cast>()) return w;
+  const Value bytes = graph.handle(node->inputs[0]);
+  if (bytes.dtype() != u8 && bytes.dtype() != i8) return w;
+  return order ? transpose(bytes, order->perm) : bytes;
+}
+
 /// The convolution by tiles of outputs x outputs, what follows it done by `finish`.
 Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t outputs,
                         const Finish& finish) {
@@ -209,19 +228,43 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t out
                 .image_width = image[2],
                 .top = low(0),
                 .left = low(1)};
-  const Value filters =
-      x.graph().add_one(op::WinogradFilters{outputs}, {transpose(w, {3, 2, 0, 1})});
-  Transforms transforms(x.graph(), outputs);
-  return assembled(matmul(tiles(x, s, transforms), filters), s, transforms, finish);
+  Graph& graph = x.graph();
+  const bool integers = is_integer(x.dtype());
+  const auto points_of = [&](const Value& filters) {
+    return graph.add_one(op::WinogradFilters{outputs}, {transpose(filters, {3, 2, 0, 1})});
+  };
+  Transforms transforms(graph, outputs);
+  if (!integers) {
+    return assembled(matmul(tiles(x, s, transforms), points_of(w)), s, transforms, finish);
+  }
+  // Transforms of what is widened, in i16, and products of these; fits_integers has their bounds.
+  const Value images = tiles(narrow(x), s, transforms), filters = points_of(bytes_below(narrow(w)));
+  return assembled(matmul(cast(images, i32), cast(filters, i32)), s, transforms, [&](Value sums) {
+    const Value shift = graph.constant(i32, winograd::integer_shift);
+    return finish(graph.add_one(op::ShiftRight{}, {sums, shift}));
+  });
+}
+
+/// Products of i16 by tiles of 2x2: points of the image are sums of four elements, those of the
+/// filters (four times as large) of nine, and the sums of their products must not leave i32.
+bool fits_integers(const Graph& graph, const Node& node) {
+  if (!multiplies_narrow_integers(graph, node)) return false;
+  const ValueId x = graph.node(node.inputs[0]).inputs[0], w = graph.node(node.inputs[1]).inputs[0];
+  if (graph.type(x).dtype != i16 || graph.type(w).dtype != i16) return false;
+  constexpr std::int64_t words = 32767, sums = 2147483647;
+  const std::int64_t image = 4 * most_magnitude(graph, x), filter = 9 * most_magnitude(graph, w);
+  return image <= words && filter <= words &&
+         graph.type(w).dims()[2] <= sums / std::max<std::int64_t>(1, image * filter);
 }
 
 bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
   if (!conv.channels_last || conv.transposed || conv.groups != 1 || node.inputs.size() != 2)
     return false;
   const Type &x = graph.type(node.inputs[0]), &w = graph.type(node.inputs[1]);
-  return all_are(conv.strides, 1) && all_are(conv.dilations, 1) && x.dtype == f32 &&
-         w.dtype == f32 && x.rank() == 4 && x.is_static() && w.is_static() &&
-         node.results[0].elements() > 0 && w.dims()[0] == taps && w.dims()[1] == taps;
+  const bool window = all_are(conv.strides, 1) && all_are(conv.dilations, 1) && x.rank() == 4 &&
+                      x.is_static() && w.is_static() && node.results[0].elements() > 0 &&
+                      w.dims()[0] == taps && w.dims()[1] == taps;
+  return window && ((x.dtype == f32 && w.dtype == f32) || fits_integers(graph, node));
 }
 
 /// The convolution alone, with the bias and activation that most have, as a graph of its own;
@@ -229,10 +272,16 @@ bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
 Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
                     std::int64_t outputs) {
   Graph result;
-  const Value x = result.input("x", f32, graph.type(node.inputs[0]).shape);
+  const bool integers = is_integer(graph.type(node.inputs[0]).dtype);
+  const DType dtype = integers ? i16 : f32;
   const Dims filter = graph.type(node.inputs[1]).dims();
-  const Value w = result.param("w", f32, filter), bias = result.param("b", f32, {filter[3]});
-  const Finish finish = [&](Value y) -> Result<Value> { return relu(y + bias); };
+  Value x = result.input("x", dtype, graph.type(node.inputs[0]).shape);
+  Value w = result.param("w", dtype, filter);
+  const Value bias = result.param("b", f32, {filter[3]});
+  if (integers) x = cast(x, i32), w = cast(w, i32);
+  const Finish finish = [&](Value y) -> Result<Value> {
+    return integers ? cast(relu(cast(y, f32) * bias), i16) : relu(y + bias);
+  };
   if (outputs == 0) {
     RLX_ASSIGN(const Value y, finish(result.add_one(conv, {x, w})));
     result.output("y", y);
@@ -256,15 +305,18 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
     return [&graph, &node, &conv, outputs] { return alone(graph, node, conv, outputs); };
   };
   FormQuestion asked{index, {{.what = "by the direct sum", .graph = form(0)}}};
+  const bool integers = is_integer(node.results[0].dtype);
   for (const Tiles& tiles : tile_sizes) {
     const std::int64_t outputs = tiles.outputs, side = outputs + taps - 1;
-    if (outputs > 2 && direct_work(graph, node) < least_work) break;
+    if (outputs > 2 && (integers || direct_work(graph, node) < least_work)) break;
     asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
                            .graph = form(outputs),
                            .weights = static_cast<double>(side * side) / (taps * taps),
                            .worth_ns = tiles.worth_ns,
-                           .price = fmt::format("errors up to {} of the result's deviation",
-                                                winograd::error_of(outputs))});
+                           .price = integers
+                                        ? ""
+                                        : fmt::format("errors up to {} of the result's deviation",
+                                                      winograd::error_of(outputs))});
   }
   return asked;
 }

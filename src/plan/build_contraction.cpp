@@ -107,12 +107,15 @@ PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
     const Node& node = graph_.node(id);
     return node.op.is<op::Cast>() && (node.results[0].dtype == f32) == to_f32;
   };
-  ValueId rounding = seen.base;
-  if (is_cast(rounding, true)) rounding = graph_.node(rounding).inputs[0];
-  if (!is_cast(rounding, false)) return operand;
-  const DType dtype = graph_.type(rounding).dtype;
-  const ValueId source = graph_.node(rounding).inputs[0];
-  if (graph_.type(source).dtype != f32 || (dtype != f16 && dtype != bf16)) return operand;
+  ValueId inner = seen.base;
+  if (is_cast(inner, true)) inner = graph_.node(inner).inputs[0];
+  if (!is_cast(inner, false)) return operand;
+  const DType dtype = graph_.type(inner).dtype;
+  const ValueId source = graph_.node(inner).inputs[0];
+  const DType from = graph_.type(source).dtype;
+  const bool rounds = from == f32 && (dtype == f16 || dtype == bf16);
+  const bool widens = (from == u8 || from == i8) && dtype == i16;
+  if (!rounds && !widens) return operand;
   const View& before = placement_.of(source);
   if (seen.offset == 0 && seen.is_dense() && seen.dims == before.dims) return {before, dtype};
   if (!before.is_dense()) return operand;
@@ -122,13 +125,12 @@ PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
 std::int64_t PlanBuilder::k_group(const loop::Contraction& c, DType a, DType b) const {
   const codegen::Machine machine = codegen::machine_of(options_.target);
   const bool pairs = a == bf16 && b == bf16 && machine.bf16_dot;
-  const auto byte = [](DType dtype) { return dtype == u8 || dtype == i8; };
   const bool quads = a == u8 && b == i8 && machine.vnni;
-  const bool byte_pairs = byte(a) && byte(b) && !quads;
+  const bool word_pairs = codegen::pairs_as_words(a, b) && !quads;
   // A run of one k in each of several taps would fill its groups with zeros.
-  if ((quads || byte_pairs) && !c.k_extents.empty() && c.k_extents.back() == 1) return 1;
+  if ((quads || word_pairs) && !c.k_extents.empty() && c.k_extents.back() == 1) return 1;
   constexpr std::int64_t longest_guarded_run = 16384;  // what a line of zeros stands in for
-  if (!(pairs || quads || byte_pairs) || c.k_extents.empty() || c.a_k_strides.back() != 1) return 1;
+  if (!(pairs || quads || word_pairs) || c.k_extents.empty() || c.a_k_strides.back() != 1) return 1;
   const std::size_t inner = c.batch_extents.size() + c.m_extents.size() + c.k_extents.size() - 1;
   for (const loop::Guard& guard : c.a_guards) {
     if (guard.coefficients[inner] != 0 || element_count(c.k_extents) > longest_guarded_run)
@@ -140,16 +142,15 @@ std::int64_t PlanBuilder::k_group(const loop::Contraction& c, DType a, DType b) 
 void PlanBuilder::set_b(ValueId value, const Operand& b, loop::Contraction& c,
                         KernelBuffers& buffers) {
   const DType a_dtype = buffers.declared[static_cast<std::size_t>(c.a_buffer)].dtype;
-  const auto byte = [](DType dtype) { return dtype == u8 || dtype == i8; };
   const DType wide = graph_.type(value).dtype == f64 ? f64 : f32;
-  c.accumulator = byte(a_dtype) && byte(b.dtype) ? i32 : wide;
+  c.accumulator = codegen::pairs_as_words(a_dtype, b.dtype) ? i32 : wide;
   if (!regions_.weight_only[static_cast<std::size_t>(value.node)]) {
     c.b_buffer = buffers.number(buffer_of(b.view.base), false);
     c.b_offset = b.view.offset;
     return;
   }
   WeightPlan weight{.view = b.view, .dtype = b.dtype, .packed = true};
-  weight.rounded = graph_.type(b.view.base).dtype != b.dtype;
+  if (const DType from = graph_.type(b.view.base).dtype; from != b.dtype) weight.from = from;
   weight.layout =
       codegen::choose_packed_layout(c.n, element_count(c.k_extents), b.dtype, options_.target);
   weight.layout.group = k_group(c, a_dtype, b.dtype);

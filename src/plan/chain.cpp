@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/narrow_products.hpp"
 #include "plan/region_graph.hpp"
 
 namespace rlx::plan {
@@ -48,7 +49,7 @@ class Chaining {
   std::int32_t first_of(std::int32_t index) const {
     const Region& second = regions_.list[static_cast<std::size_t>(index)];
     const op::DotGeneral* by_value = product(second);
-    if (!by_value || multiplies_bytes(graph_, node(second.root))) return -1;
+    if (!by_value || multiplies_narrow_integers(graph_, node(second.root))) return -1;
     const ValueId rows = operand_read(graph_, regions_, node(second.root).inputs[0]);
     const std::int32_t at = regions_.region_of[static_cast<std::size_t>(rows.node)];
     if (at < 0 || at == index || view(rows).base != rows) return -1;

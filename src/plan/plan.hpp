@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,8 @@ struct WeightPlan {
   View view;               ///< of a weight-only value of the MIR graph, or of a loop's body
   std::int32_t graph = 0;  ///< which: a position in graphs_of
   DType dtype = DType::f32;
-  bool packed = false;   ///< else dense, in the view's order
-  bool rounded = false;  ///< packed: from elements of f32 to the layout's dtype
+  bool packed = false;        ///< else dense, in the view's order
+  std::optional<DType> from;  ///< packed: of the view's elements, where packing converts them
   codegen::PackedLayout layout;
   /// Packed: strides of the view by role.
   std::vector<std::int64_t> batch_extents, batch_strides, k_extents, k_strides;

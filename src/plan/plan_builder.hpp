@@ -67,7 +67,7 @@ class PlanBuilder {
   void describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
   /// A product's B: where it is read, and the element type that it is stored in. A weight that is
-  /// rounded from f32 is read before that, and packing rounds it.
+  /// rounded from f32 or widened from bytes is read before that, and packing converts it.
   struct Operand {
     View view;
     DType dtype = f32;

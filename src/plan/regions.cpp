@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "graph/narrow_products.hpp"
 #include "graph/op_info.hpp"
 #include "graph/weight_only.hpp"
 #include "plan/build_recurrence.hpp"
@@ -60,14 +61,6 @@ bool widens(const Graph& graph, ValueId id, DType from) {
          graph.type(node.inputs[0]).dtype == from;
 }
 
-/// A cast to i32 of bytes, which products of integers read as they are.
-bool widens_bytes(const Graph& graph, ValueId id) {
-  const Node& node = graph.node(id);
-  if (!node.op.is<op::Cast>() || node.results[0].dtype != i32) return false;
-  const DType from = graph.type(node.inputs[0]).dtype;
-  return from == u8 || from == i8;
-}
-
 class Formation {
  public:
   Formation(const FlatGraph& flat, const FusionPolicy& policy)
@@ -112,9 +105,9 @@ class Formation {
                widens(graph_, n.inputs[1], b);
       };
       const bool product = n.op.is<op::DotGeneral>() || n.op.is<op::Conv>();
-      const bool narrow = product &&
-                          (both(bf16, bf16) || both(u8, i8) || multiplies_bytes(graph_, n)) &&
-                          role_of(static_cast<std::int32_t>(i)) == Role::contraction;
+      const bool narrow =
+          product && (both(bf16, bf16) || both(u8, i8) || multiplies_narrow_integers(graph_, n)) &&
+          role_of(static_cast<std::int32_t>(i)) == Role::contraction;
       if (weight_only[i]) continue;  // evaluated beforehand
       for (const ValueId id : n.inputs) {
         if (id.node >= 0)
@@ -182,7 +175,7 @@ class Formation {
       return reduce->keep_dims && !reduce->select_last ? Role::reduction : Role::host;
     if (const auto* conv = n.op.as<op::Conv>();
         conv && conv->channels_last && !conv->transposed &&
-        (is_contraction_dtype(n.results[0].dtype) || multiplies_bytes(graph_, n))) {
+        (is_contraction_dtype(n.results[0].dtype) || multiplies_narrow_integers(graph_, n))) {
       if (!is_depthwise(graph_, n, *conv)) return Role::contraction;
       return is_integer(n.results[0].dtype) ? Role::host : Role::window;
     }
@@ -190,7 +183,8 @@ class Formation {
         pool && pool->channels_last && pool->kind != Reduction::mean)
       return Role::window;
     if (const auto* dot = n.op.as<op::DotGeneral>();
-        dot && (is_contraction_dtype(n.results[0].dtype) || multiplies_bytes(graph_, n))) {
+        dot &&
+        (is_contraction_dtype(n.results[0].dtype) || multiplies_narrow_integers(graph_, n))) {
       const int free = graph_.type(n.inputs[1]).rank() -
                        static_cast<int>(dot->b_batch.size() + dot->b_contract.size());
       return free == 1 && graph_.type(n.inputs[0]).dtype == graph_.type(n.inputs[1]).dtype
@@ -328,12 +322,6 @@ class Formation {
 };
 
 }  // namespace
-
-bool multiplies_bytes(const Graph& graph, const Node& node) {
-  const bool product = node.op.is<op::DotGeneral>() || node.op.is<op::Conv>();
-  return product && node.inputs.size() == 2 && node.results[0].dtype == i32 &&
-         widens_bytes(graph, node.inputs[0]) && widens_bytes(graph, node.inputs[1]);
-}
 
 ValueId operand_read(const Graph& graph, const Regions& regions, ValueId operand) {
   const Node& node = graph.node(operand);

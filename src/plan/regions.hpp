@@ -103,9 +103,6 @@ FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool en
 
 Regions form_regions(const FlatGraph& graph, const FusionPolicy& policy);
 
-/// Is the node a product in i32 of values that are cast from u8 or i8? Kernels multiply the bytes.
-bool multiplies_bytes(const Graph& graph, const Node& node);
-
 /// The value that a product reads for its operand: what is cast to f32 or i32 where kernels
 /// multiply the narrower elements themselves (such casts are views), else the operand.
 ValueId operand_read(const Graph& graph, const Regions& regions, ValueId operand);

@@ -29,7 +29,7 @@ std::string weight_line(std::size_t index, const WeightPlan& weight) {
                         weight.layout.panel_width);
   if (weight.layout.group > 1)
     line += fmt::format(" groups of {} in {}", weight.layout.group, weight.layout.inner);
-  if (weight.rounded) line += " rounded";
+  if (weight.from) line += fmt::format(" from {}", name_of(*weight.from));
   return line + "\n";
 }
 

@@ -22,7 +22,7 @@ void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t ba
   const auto panel_bytes =
       part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
   codegen::pack({.data = source.data(),
-                 .rounded = weight.rounded,
+                 .from = weight.from,
                  .offset = offset + first_column * weight.n_stride,
                  .batches = 1,
                  .batch_stride = 0,

@@ -175,7 +175,8 @@ Result<Graph> Lowering::primitives(const Graph& graph) {
     if (!options.exact) {
       RLX_ASSIGN(result, passes::quantised(result));
     }
-    RLX_ASSIGN(result, passes::byte_operands(result, &program.claims));
+    RLX_ASSIGN(result,
+               passes::byte_operands(result, backend.model()->machine.vnni, &program.claims));
   }
   if (reorders()) {
     RLX_ASSIGN(result, passes::recognise(result));

@@ -1,4 +1,5 @@
-// Products of bf16 pairs and of byte quads along k against the oracle, and packing for them.
+// Products of pairs of bf16 or integers and of byte quads along k against the oracle, and packing
+// for them.
 #include <cmath>
 
 #include "base/half.hpp"
@@ -73,18 +74,21 @@ TEST(ContractionGroups, byte_quads_are_exact) {
   }
 }
 
-TEST(ContractionGroups, byte_pairs_are_exact_on_every_machine) {
+TEST(ContractionGroups, pairs_of_integers_are_exact_on_every_machine) {
+  constexpr DType dtypes[] = {u8, i8, i16};
   std::mt19937 random(6);
   for (const Target& target : host_targets()) {
-    for (std::uint32_t round = 0; round < 30; ++round) {
+    for (std::uint32_t round = 0; round < 60; ++round) {
       MatmulOptions options{.m = round < 10 ? 1 + round : between(random, 1, 60),
                             .n = between(random, 1, 140),
                             .k = between(random, 1, 100),
                             .batch = between(random, 1, 3),
-                            .a = random() % 2 == 0 ? u8 : i8,
-                            .b = random() % 2 == 0 ? u8 : i8,
-                            .accumulator = i32,
-                            .k_group = 2};
+                            .packed = round % 4 != 0,
+                            .a = dtypes[random() % 3],
+                            .b = dtypes[random() % 3],
+                            .accumulator = i32};
+      options.k_group = options.packed ? 2 : 1;
+      options.transposed_b = !options.packed && random() % 2 == 0;
       SCOPED_TRACE(round);
       expect_as_interpreted(matmul(options, target), target, 0, round);
     }
@@ -100,13 +104,34 @@ TEST(ContractionGroups, a_machine_without_the_instructions_refuses) {
   EXPECT_EQ(pairs.error().kind, ErrorKind::unsupported);
 }
 
+TEST(PackGroups, widens_bytes) {
+  const std::int64_t k = 5, n = 3, width = 16;
+  std::vector<std::int8_t> source;
+  for (std::int64_t i = 0; i < k * n; ++i)
+    source.push_back(static_cast<std::int8_t>(i % 2 == 0 ? i : -128 + i));
+  for (const DType dtype : {u8, i8}) {
+    const PackSource from{
+        .data = source.data(), .from = dtype, .k_extents = {k}, .k_strides = {n}, .n_stride = 1};
+    const PackedLayout layout{n, k, width, i16, 2, k};
+    std::vector<std::int16_t> packed(static_cast<std::size_t>(layout.elements()), -1);
+    pack(from, layout, packed.data());
+    for (std::int64_t row = 0; row < k; ++row) {
+      for (std::int64_t column = 0; column < n; ++column) {
+        const std::int8_t value = source[static_cast<std::size_t>(row * n + column)];
+        const auto place = static_cast<std::size_t>(row / 2 * 2 * width + column * 2 + row % 2);
+        EXPECT_EQ(packed[place], dtype == i8 ? value : static_cast<std::uint8_t>(value));
+      }
+    }
+  }
+}
+
 TEST(PackGroups, rounds_and_fills) {
   for (const std::int64_t inner : {1, 5, 8}) {
     const std::int64_t outer = 3, n = 20, width = 16, k = outer * inner;
     std::vector<float> source(static_cast<std::size_t>(k * n));
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::sin(static_cast<float>(i)) * 3;
     const PackSource from{.data = source.data(),
-                          .rounded = true,
+                          .from = f32,
                           .k_extents = {outer, inner},
                           .k_strides = {inner, 1},
                           .n_stride = k};

@@ -13,7 +13,7 @@ namespace {
 
 using Nodes = std::vector<ScalarNode>;
 
-constexpr DType dtypes[] = {f32, i8, u8, i32};
+constexpr DType dtypes[] = {f32, i8, u8, i16, i32};
 
 /// Edges of all the types, then numbers of many sizes.
 Tensor values(DType dtype, const Dims& dims, unsigned seed) {
@@ -97,6 +97,14 @@ TEST(elementwise_blocks, ops_are_those_of_one_point) {
   for (const ScalarOp op :
        {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::min, ScalarOp::max})
     expect_same({.op = op, .a = 0, .b = 1}, operands, {3000});
+}
+
+TEST(elementwise_blocks, integers_wrap_as_those_of_one_point) {
+  for (const DType dtype : {i8, u8, i16, i32}) {
+    const Tensor operands[] = {values(dtype, {1500}, 1), values(dtype, {1500}, 2)};
+    for (const ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul})
+      expect_same({.op = op, .dtype = dtype, .a = 0, .b = 1}, operands, {1500});
+  }
 }
 
 TEST(elementwise_blocks, operands_are_broadcast) {

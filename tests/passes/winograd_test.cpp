@@ -75,6 +75,50 @@ TEST(Winograd, LeavesFiltersThatRunsMake) {
   EXPECT_EQ(testing::count<op::Conv>(passes::winograd(graph, by_twos).value()), 1);
 }
 
+/// conv(cast(x - zero), cast(w)) of bytes in words, as byte_operands makes it.
+Graph integer_convolution(const Case& c, DType image, DType filter) {
+  Graph graph;
+  std::mt19937 generator(7);
+  Value x = graph.input("x", image, Shape(c.image.begin(), c.image.end()));
+  if (image != i16) x = cast(x, i16) - graph.constant(i16, image == u8 ? 255 : -3);
+  const Type type{filter, Shape(c.filter.begin(), c.filter.end())};
+  const double most = filter == u8 ? 255 : 127;
+  const Value w = graph.constant(testing::noise(type, filter == u8 ? 0 : -128, most, generator));
+  op::Conv conv = c.conv;
+  conv.channels_last = true;
+  const Value sums = graph.add_one(conv, {cast(x, i32), cast(cast(w, i16), i32)});
+  graph.output("y", cast(sums, f32));
+  return graph;
+}
+
+TEST(Winograd, IntegersAreExact) {
+  const Case cases[] = {
+      {{1, 8, 8, 3}, {3, 3, 3, 5}, {.pad_low = {1, 1}, .pad_high = {1, 1}}},
+      {{2, 7, 5, 4}, {3, 3, 4, 18}, {}},
+      {{1, 6, 9, 2}, {3, 3, 2, 3}, {.pad_low = {0, 2}, .pad_high = {1, 0}}},
+  };
+  for (const Case& c : cases) {
+    for (const auto& [image, filter] : {std::pair{u8, i8}, std::pair{i8, u8}}) {
+      const Graph direct = integer_convolution(c, image, filter);
+      const Graph points = passes::winograd(direct, by_twos).value();
+      ASSERT_EQ(testing::count<op::Conv>(points), 0);
+      testing::expect_same_values(direct, points, 0, 0, {.low = -128, .high = 255});
+    }
+  }
+}
+
+TEST(Winograd, LeavesIntegersThatMightOverflow) {
+  const auto stays = [](const Case& c, DType image, DType filter) {
+    const Graph direct = integer_convolution(c, image, filter);
+    return testing::count<op::Conv>(passes::winograd(direct, by_twos).value()) == 1;
+  };
+  EXPECT_TRUE(stays({{1, 8, 8, 3}, {3, 3, 3, 5}, {}}, i16, i8));
+  // 4 * 255 * 9 * 128 for each channel.
+  EXPECT_FALSE(stays({{1, 4, 4, 1827}, {3, 3, 1827, 1}, {}}, u8, i8));
+  EXPECT_TRUE(stays({{1, 4, 4, 1828}, {3, 3, 1828, 1}, {}}, u8, i8));
+  EXPECT_TRUE(stays({{1, 4, 4, 1000}, {3, 3, 1000, 1}, {}}, u8, u8));
+}
+
 TEST(Winograd, AsksWhichIsFaster) {
   // Larger tiles are worth a question where the direct sum has much to do.
   const std::pair<Case, std::size_t> cases[] = {{{{1, 8, 8, 3}, {3, 3, 3, 5}, {}}, 2},

@@ -85,7 +85,7 @@ TEST(WeightSlices, columns_at_a_time_give_the_bytes_of_the_whole) {
   for (const std::int64_t group : {1, 2}) {
     WeightPlan weight{.view = View::dense(base.id(), {points, channels, columns}),
                       .packed = true,
-                      .rounded = group == 2,
+                      .from = group == 2 ? std::optional(f32) : std::nullopt,
                       .batch_extents = {points},
                       .batch_strides = {channels * columns},
                       .k_extents = {channels},

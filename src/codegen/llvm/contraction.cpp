@@ -349,11 +349,10 @@ Status check_groups(const Emitter& emitter, const loop::Contraction& c) {
               b = emitter.kernel.buffers[c.b_buffer].dtype;
   const bool pairs = c.k_group == 2 && a == DType::bf16 && b == DType::bf16 &&
                      c.accumulator == DType::f32 && emitter.machine.bf16_dot;
-  const auto byte = [](DType dtype) { return dtype == DType::u8 || dtype == DType::i8; };
-  const bool byte_pairs = c.k_group == 2 && byte(a) && byte(b) && c.accumulator == DType::i32;
+  const bool word_pairs = c.k_group == 2 && pairs_as_words(a, b) && c.accumulator == DType::i32;
   const bool quads = c.k_group == 4 && a == DType::u8 && b == DType::i8 &&
                      c.accumulator == DType::i32 && emitter.machine.vnni;
-  if (!pairs && !quads && !byte_pairs) {
+  if (!pairs && !quads && !word_pairs) {
     return unsupported("Groups of ({}) k of ({} and {}) cannot be multiplied on this machine.",
                        c.k_group, name_of(a), name_of(b));
   }

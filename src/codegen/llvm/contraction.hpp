@@ -31,7 +31,8 @@ struct ContractionContext {
   }
   /// Packed pairs of bytes, which the micro-kernel widens to pairs of i16.
   bool packed_byte_pairs() const {
-    return plan.products == Products::word_pairs && plan.column_source == ColumnSource::packed;
+    return plan.products == Products::word_pairs && plan.column_source == ColumnSource::packed &&
+           size_of(b_dtype()) == 1;
   }
   /// Element type of the columns that the micro-kernel reads; groups of k are i32, pairs of bytes
   /// i16.

@@ -1,6 +1,6 @@
 // Copies one column block of an unpacked B into a worker's scratch panel: by register transposition
 // where B runs along k, by whole registers where it runs along n, element by
-// element elsewhere. 8-bit elements and bf16 are paired along k.
+// element elsewhere. Integers and bf16 are paired along k.
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -114,8 +114,8 @@ class PanelCopy {
                   [&](Value* at) { emit_prefetch(emitter_, bytes_at(next, at), false, 2); });
   }
 
-  bool whole_pairs() const { return plan_.products == Products::bf16_pairs; }
-  /// Pairs of bf16 travel as bits.
+  /// Pairs that need no widening: they travel as bits.
+  bool whole_pairs() const { return plan_.unit == 2 && size_of(context_.b_dtype()) == 2; }
   DType source_dtype() const { return whole_pairs() ? DType::u16 : context_.b_dtype(); }
   DType panel_dtype() const { return plan_.unit > 1 ? DType::i32 : contraction_.accumulator; }
 

@@ -121,21 +121,18 @@ std::int64_t set_column_steps(const ContractionPlan& plan, std::vector<AddressDi
   return steps;
 }
 
-bool one_byte_integer(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
-
 /// Panels in scratch hold groups of k where that pays; packed ones are what they are.
 Products choose_products(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                          const PlanMachine& machine, const ContractionPlan& plan) {
   if (contraction.k_group == 2)
-    return one_byte_integer(a_dtype) ? Products::word_pairs : Products::bf16_pairs;
+    return pairs_as_words(a_dtype, b_dtype) ? Products::word_pairs : Products::bf16_pairs;
   if (contraction.k_group == 4) return Products::byte_quads;
   // Fewer rows do not pay for the panel.
   constexpr std::int64_t least_rows = 6;
   const AddressDim& inner = plan.k.back();
   if (contraction.in_order || plan.rows < least_rows || inner.a != 1 || inner.extent == 1)
     return Products::single;
-  if (contraction.accumulator == DType::i32 && one_byte_integer(a_dtype) &&
-      one_byte_integer(b_dtype))
+  if (contraction.accumulator == DType::i32 && pairs_as_words(a_dtype, b_dtype))
     return Products::word_pairs;
   const bool bfloat = contraction.accumulator == DType::f32 && a_dtype == DType::bf16 &&
                       b_dtype == DType::bf16 && !contraction.b_packed;

@@ -29,7 +29,7 @@ enum class ColumnSource : std::uint8_t {
 /// What one step of the micro-kernel multiplies.
 enum class Products : std::uint8_t {
   single,      ///< one k, in the type of the sums
-  word_pairs,  ///< 8-bit elements widened to i16, two k
+  word_pairs,  ///< i16, or 8-bit elements widened to it: two k
   bf16_pairs,  ///< two k of bf16
   byte_quads,  ///< four k of u8 in A and i8 in B
 };

@@ -59,7 +59,8 @@ Value* ProductEmitter::add(Value* sum, Value* a, Value* b) {
 }
 
 Value* ProductEmitter::element(Value* at, std::int64_t group) {
-  if (plan_.products == Products::bf16_pairs || plan_.products == Products::byte_quads)
+  const bool words = plan_.products == Products::word_pairs && a_bytes_ == 2;
+  if (words || plan_.products == Products::bf16_pairs || plan_.products == Products::byte_quads)
     return group_as_it_lies(at, group);
   const DType accumulator = context_.contraction.accumulator;
   if (group == 2 && context_.a_dtype() == DType::u8) {

@@ -124,11 +124,13 @@ void Importer::define(Frame& frame, const std::string& name, Value value) {
 }
 
 Value Importer::weight(Frame& frame, const std::string& name, Tensor tensor) {
-  constexpr std::int64_t small_floats = 8, small_integers = 1024;
+  // Passes look for zero points that are zeros: one for each channel.
+  constexpr std::int64_t small_floats = 8, small_integers = 1024, channels = 65536;
   const bool narrow =
       tensor.dtype() == i8 || tensor.dtype() == u8 || tensor.dtype() == i4 || tensor.dtype() == u4;
-  const bool large = (is_float(tensor.dtype()) && tensor.elements() > small_floats) ||
-                     (narrow && tensor.elements() > small_integers);
+  const bool large =
+      (is_float(tensor.dtype()) && tensor.elements() > small_floats) ||
+      (narrow && tensor.elements() > (tensor.dims().size() == 1 ? channels : small_integers));
   if (!frame.top || !large) return frame.graph->constant(aligned(tensor));
   const DType dtype = tensor.dtype();
   Dims dims = tensor.dims();
