@@ -30,6 +30,12 @@ struct Scaled {
   Value sums, scale, bias;
 };
 
+/// Whole numbers (f32, in the target) that were made bytes by adding a zero point of the source.
+struct Whole {
+  Value numbers;
+  ValueId zero;
+};
+
 /// How a value is to be quantised: nodes of the source.
 struct Steps {
   DType dtype = u8;
@@ -221,7 +227,7 @@ class Quantised {
     return std::nullopt;
   }
 
-  // dequantize(cast(y, bytes), s, p) = s (y - p) for whole y in the range of bytes
+  // dequantize(cast(y + p, bytes), s, p) = s y for whole y + p in the range of bytes
   Result<bool> real_again(Rewriter& rewriter, std::int32_t index, const Node& n,
                           const op::Dequantize& dequantize) {
     const auto made = bytes_.find(n.inputs[0]);
@@ -229,17 +235,12 @@ class Quantised {
         graph_.type(n.inputs[1]).elements() != 1 || graph_.type(n.inputs[1]).dtype != f32 ||
         !stays_in_kernel(index))
       return false;
-    Graph& graph = rewriter.target();
-    const Node& narrow = graph.node(made->second.id());
-    if (!narrow.op.is<op::Cast>() || !graph.node(narrow.inputs[0]).op.is<op::Clamp>()) return false;
-    Value y = graph.handle(narrow.inputs[0]);
-    if (y.dtype() != f32) return false;
-    if (n.inputs.size() > 2 && n.inputs[2].node >= 0) {
-      const Value zero = scalar(at(rewriter, n.inputs[2]));
-      const auto number = known_integer(graph, zero);
-      if (number != 0.0) y = y - (number ? graph.constant(f32, *number) : cast(zero, f32));
-    }
-    rewriter.replace(index, Values{y * scalar(at(rewriter, n.inputs[1]))});
+    const auto steps = whole_.find(made->second.id());
+    if (steps == whole_.end()) return false;
+    const auto& [whole, zero] = steps->second;
+    const ValueId wanted = n.inputs.size() > 2 ? n.inputs[2] : ValueId();
+    if (!same(wanted, zero)) return false;
+    rewriter.replace(index, Values{whole * scalar(at(rewriter, n.inputs[1]))});
     return true;
   }
 
@@ -311,26 +312,22 @@ class Quantised {
     return narrowed(rewriter, round(y), steps, relu);
   }
 
-  // clamp(y + zero) as bytes; relu(x) / step = max(x / step, 0), whose zero is the zero point
-  static Value narrowed(Rewriter& rewriter, Value y, const Steps& steps, bool relu) {
+  // y + zero as bytes, which casts keep in their range; relu(x) / step = max(x / step, 0)
+  Value narrowed(Rewriter& rewriter, Value y, const Steps& steps, bool relu) {
     Graph& graph = rewriter.target();
+    if (relu) y = max(y, graph.constant(f32, 0));
     const double least = steps.dtype == u8 ? 0 : -128, most = steps.dtype == u8 ? 255 : 127;
-    Value low = graph.constant(f32, least);
-    if (steps.zero.node >= 0) {
-      const Value zero = scalar(at(rewriter, steps.zero));
-      const auto number = known_integer(graph, zero);
-      Value shift = cast(zero, f32);
-      if (number) {
-        shift = number == 0.0 ? Value() : graph.constant(f32, *number);
-        if (relu) low = graph.constant(f32, std::max(*number, least));
-      } else if (relu) {
-        low = max(low, shift);
-      }
-      if (shift) y = y + shift;
-    } else if (relu) {
-      low = graph.constant(f32, 0);
-    }
-    return cast(clamp(y, low, graph.constant(f32, most)), steps.dtype);
+    const bool shifts = steps.zero.node >= 0;
+    const Value zero = shifts ? scalar(at(rewriter, steps.zero)) : graph.constant(steps.dtype, 0);
+    const std::optional<double> known = known_integer(graph, zero);
+    const Value shift = known ? graph.constant(f32, *known) : cast(zero, f32);
+    const auto limit = [&](double bound) {
+      if (known) return graph.constant(f32, bound - *known);
+      return graph.constant(f32, bound) - shift;
+    };
+    const Value bytes = cast(known == 0.0 ? y : y + shift, steps.dtype);
+    whole_.insert_or_assign(bytes.id(), Whole{clamp(y, limit(least), limit(most)), steps.zero});
+    return bytes;
   }
 
   // quantize(f(dequantize(x, s, p)), s, p) = f(x) for what takes its results from its operands
@@ -382,6 +379,7 @@ class Quantised {
   std::map<ValueId, Scaled> scaled_;                ///< by value of the source
   std::map<std::int32_t, std::int32_t> sources_;
   std::map<ValueId, Value> bytes_;  ///< by quantised value of the source: as it is made now
+  std::map<ValueId, Whole> whole_;  ///< by bytes of the target
 };
 
 }  // namespace
