@@ -174,11 +174,12 @@ constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 constexpr float to_float(Half value) {
-  const std::uint32_t bits = value.bits;
-  if ((bits & 0x7c00u) == 0x7c00u) {
-    return std::bit_cast<float>(((bits >> 15) << 31) | 0x7f800000u | ((bits & 0x3ffu) << 13));
-  }
-  return half_detail::widen<5, 10>(bits);
+  // Without branches: the exponent moves by a product, which is exact for subnormals, too.
+  const std::uint32_t magnitude = value.bits & 0x7fffu;
+  const float moved = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const std::uint32_t beyond = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits >> 15) << 31;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(moved) | beyond | sign);
 }
 constexpr float to_float(Float8E4M3FN value) {
   const std::uint32_t bits = value.bits;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/half.hpp"
+#include "base/element.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -60,8 +60,10 @@ template <class To, class From>
 To converted(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
-  } else {
+  } else if constexpr (std::is_same_v<From, float>) {
     return To(value);
+  } else {
+    return static_cast<To>(widen(value));
   }
 }
 
@@ -157,6 +159,8 @@ void pack(const PackSource& source, const PackedLayout& layout, void* destinatio
     return pack_all<BFloat16, float>(source, layout, destination);
   if (source.from == DType::f32 && layout.dtype == DType::f16)
     return pack_all<Half, float>(source, layout, destination);
+  if (source.from == DType::f16) return pack_all<float, Half>(source, layout, destination);
+  if (source.from == DType::bf16) return pack_all<float, BFloat16>(source, layout, destination);
   if (source.from == DType::i8)
     return pack_all<std::int16_t, std::int8_t>(source, layout, destination);
   if (source.from == DType::u8)

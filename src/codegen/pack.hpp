@@ -55,7 +55,8 @@ std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches);
 /// Where B lies before packing: element (batch, k..., n) at `offset` + the strides, in elements.
 struct PackSource {
   const void* data = nullptr;
-  /// Of the elements, where packing converts them: f32 rounded to f16 or bf16, bytes to i16.
+  /// Of the elements, where packing converts them: f32 rounded to f16 or bf16, these widened
+  /// to f32, bytes to i16.
   std::optional<DType> from;
   std::int64_t offset = 0;
   std::int64_t batches = 1, batch_stride = 0;

@@ -8,12 +8,14 @@
 #include <limits>
 #include <vector>
 
+#include "base/element.hpp"
+
 namespace rlx {
 namespace {
 
 constexpr std::int64_t block_size = 512;
 
-/// The values of one node: floats, or integers in 32 bits.
+/// The values of one node: floats (halves that are loaded, too), or integers in 32 bits.
 struct Lanes {
   alignas(64) std::array<float, block_size> numbers;
   alignas(64) std::array<std::int32_t, block_size> integers;
@@ -24,7 +26,10 @@ bool is_known(DType dtype) {
          dtype == DType::i32;
 }
 
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
 bool is_known(std::span<const ScalarNode> nodes, const ScalarNode& node) {
+  if (node.op == ScalarOp::load && is_half(node.dtype)) return true;
   if (!is_known(node.dtype)) return false;
   switch (node.op) {
     case ScalarOp::constant:
@@ -113,9 +118,9 @@ void load(const std::byte* data, std::int64_t offset, std::int64_t stride, std::
           To* to) {
   const From* from = reinterpret_cast<const From*>(data) + offset;
   if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(widen(from[i]));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i * stride]);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(widen(from[i * stride]));
   }
 }
 
@@ -123,6 +128,8 @@ void load(DType dtype, const std::byte* data, std::int64_t offset, std::int64_t 
           std::int64_t count, Lanes& to) {
   switch (dtype) {
     case DType::f32: return load<float>(data, offset, stride, count, to.numbers.data());
+    case DType::f16: return load<Half>(data, offset, stride, count, to.numbers.data());
+    case DType::bf16: return load<BFloat16>(data, offset, stride, count, to.numbers.data());
     case DType::i8: return load<std::int8_t>(data, offset, stride, count, to.integers.data());
     case DType::u8: return load<std::uint8_t>(data, offset, stride, count, to.integers.data());
     case DType::i16: return load<std::int16_t>(data, offset, stride, count, to.integers.data());
@@ -133,7 +140,7 @@ void load(DType dtype, const std::byte* data, std::int64_t offset, std::int64_t 
 template <class To, class From>
 void store(const From* from, std::int64_t offset, std::int64_t count, std::byte* data) {
   To* to = reinterpret_cast<To*>(data) + offset;
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(widen(from[i]));
 }
 
 void store(DType dtype, const Lanes& from, std::int64_t offset, std::int64_t count,
@@ -181,7 +188,7 @@ void to_integers(const float* from, std::int64_t count, std::int32_t* to) {
 
 template <class To>
 void wrap(const std::int32_t* from, std::int64_t count, std::int32_t* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(widen(from[i]));
 }
 
 /// What the dtype holds of the integers, modulo its range.
@@ -207,11 +214,10 @@ void cast(DType from, DType to, const Lanes& a, std::int64_t count, Lanes& resul
   const float* numbers = a.numbers.data();
   const std::int32_t* integers = a.integers.data();
   if (to != DType::f32) {
-    if (from == DType::f32) return to_integers(to, numbers, count, result.integers.data());
+    if (is_float(from)) return to_integers(to, numbers, count, result.integers.data());
     return wrap(to, integers, count, result.integers.data());
   }
-  if (from == DType::f32)
-    return map(numbers, result.numbers.data(), count, [](float x) { return x; });
+  if (is_float(from)) return map(numbers, result.numbers.data(), count, [](float x) { return x; });
   for (std::int64_t i = 0; i < count; ++i)
     result.numbers[static_cast<std::size_t>(i)] = static_cast<float>(integers[i]);
 }
@@ -264,7 +270,8 @@ void fill(const ScalarNode& node, Lanes& lanes) {
 }  // namespace
 
 bool evaluate_in_blocks(std::span<const ScalarNode> nodes, ScalarId result, const EvalArgs& args) {
-  if (!std::ranges::all_of(nodes, [&](const ScalarNode& node) { return is_known(nodes, node); }))
+  if (!is_known(nodes[static_cast<std::size_t>(result)].dtype) ||
+      !std::ranges::all_of(nodes, [&](const ScalarNode& node) { return is_known(nodes, node); }))
     return false;
   const MutableTensorView& out = args.out(0);
   if (out.elements() == 0) return true;

@@ -1,9 +1,10 @@
-// Recognises products of casts from narrow integers, and bounds what their operands can be.
+// Recognises products of casts from narrow elements, and bounds what integers can be.
 #include "graph/narrow_products.hpp"
 
 #include <algorithm>
 
 #include "graph/elementwise_eval.hpp"
+#include "graph/product_shape.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -71,6 +72,19 @@ bool multiplies_narrow_integers(const Graph& graph, const Node& node) {
   const bool product = node.op.is<op::DotGeneral>() || node.op.is<op::Conv>();
   return product && node.inputs.size() == 2 && node.results[0].dtype == i32 &&
          widens_integers(graph, node.inputs[0]) && widens_integers(graph, node.inputs[1]);
+}
+
+bool widens_halves(const Graph& graph, ValueId id) {
+  const Node& node = graph.node(id);
+  if (!node.op.is<op::Cast>() || node.results[0].dtype != f32) return false;
+  const DType from = graph.type(node.inputs[0]).dtype;
+  return from == f16 || from == bf16;
+}
+
+bool waits_for_b(const Graph& graph, const Node& product) {
+  constexpr std::int64_t most_rows = 7;
+  const auto shape = product_shape(graph, product);
+  return shape && shape->rows <= most_rows;
 }
 
 }  // namespace rlx

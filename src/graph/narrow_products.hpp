@@ -1,4 +1,4 @@
-// Products of integers that kernels multiply in fewer bits than they add.
+// Products whose operands kernels read in fewer bits than they add in.
 #pragma once
 
 #include "rlx/graph.hpp"
@@ -14,5 +14,12 @@ std::int64_t most_magnitude(const Graph& graph, ValueId id);
 
 /// Is the node a matmul or convolution in i32 of two such casts? Kernels read what is cast.
 bool multiplies_narrow_integers(const Graph& graph, const Node& node);
+
+/// Is the value a cast to f32 of f16 or bf16?
+bool widens_halves(const Graph& graph, ValueId id);
+
+/// Has a matmul or convolution so few rows that it waits for B? Then its kernel widens halves of B
+/// as it reads them; more rows would widen them again and again.
+bool waits_for_b(const Graph& graph, const Node& product);
 
 }  // namespace rlx

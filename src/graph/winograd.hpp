@@ -14,8 +14,8 @@ namespace rlx::op {
 /// [K, C, 3, 3] as the points of F(outputs x outputs, 3x3) want them, [n * n, C, K] with n =
 /// outputs + 2: result[n * i + j] of a pair of channels is entry (i, j) of G g G^T, taken in f64.
 /// A row of G is (1, x, x^2) / N(x) for an interpolation point x, where N(x) is the product of its
-/// distances from the others, and (0, 0, 1) for infinity. f32; or u8, i8 or i16 with outputs 2, of
-/// which the results are i16, four times as large: G has halves.
+/// distances from the others, and (0, 0, 1) for infinity. f32, of f16 or bf16 too; or u8, i8 or i16
+/// with outputs 2, of which the results are i16, four times as large: G has halves.
 struct WinogradFilters {
   std::int64_t outputs = 2;  ///< 2 or 4
 };

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
 #include "ops/families.hpp"
 #include "ops/reference.hpp"
@@ -77,12 +78,15 @@ struct Rules<op::WinogradFilters> {
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& w = args[0];
     const bool integers = w.dtype == DType::u8 || w.dtype == DType::i8 || w.dtype == DType::i16;
-    if ((w.dtype != DType::f32 && !integers) || w.rank() != 4 || w.shape[2] != Dim(taps) ||
+    const bool floats = w.dtype == DType::f32 || w.dtype == DType::f16 || w.dtype == DType::bf16;
+    if ((!floats && !integers) || w.rank() != 4 || w.shape[2] != Dim(taps) ||
         w.shape[3] != Dim(taps))
       return bad_input(
-          "The filters of winograd_filters are f32, u8, i8 or i16[K, C, 3, 3], not {}.", w.text());
+          "The filters of winograd_filters are [K, C, 3, 3] of f32, f16, bf16, u8, i8 or i16, not "
+          "{}.",
+          w.text());
     if (a.outputs != 2 && (a.outputs != 4 || integers))
-      return bad_input("The outputs ({}) of winograd_filters are 2, or 4 with filters of f32.",
+      return bad_input("The outputs ({}) of winograd_filters are 2, or 4 with filters of floats.",
                        a.outputs);
     const std::int64_t side = a.outputs + taps - 1;
     return std::vector<Type>{
@@ -94,6 +98,8 @@ struct Rules<op::WinogradFilters> {
       case DType::u8: return points_of<std::uint8_t, std::int16_t>(a, args);
       case DType::i8: return points_of<std::int8_t, std::int16_t>(a, args);
       case DType::i16: return points_of<std::int16_t, std::int16_t>(a, args);
+      case DType::f16: return points_of<Half, float>(a, args);
+      case DType::bf16: return points_of<BFloat16, float>(a, args);
       default: return points_of<float, float>(a, args);
     }
   }
@@ -114,7 +120,8 @@ struct Rules<op::WinogradFilters> {
         for (std::size_t lane = 0; lane < here; ++lane) {
           const From* filter =
               from + ((k + static_cast<std::int64_t>(lane)) * in + c) * taps * taps;
-          for (std::size_t tap = 0; tap < g.size(); ++tap) g[tap].value[lane] = filter[tap];
+          for (std::size_t tap = 0; tap < g.size(); ++tap)
+            g[tap].value[lane] = static_cast<double>(widen(filter[tap]));
         }
         filter_square(rows, g, square);
         for (std::size_t point = 0; point < square.size(); ++point) {
@@ -146,7 +153,7 @@ struct Rules<op::WinogradFilters> {
     Values square;
     filter_square(filter_rows(a.outputs), g, square);
     const Value points = concat(square, 0);
-    if (inputs[0].dtype() == DType::f32) return {cast(points, DType::f32)};
+    if (is_float(inputs[0].dtype())) return {cast(points, DType::f32)};
     const Value scale = graph.constant(DType::f64, 1 << winograd::integer_shift);
     return {cast(cast(points * scale, DType::i32), DType::i16)};
   }
@@ -163,7 +170,8 @@ struct Rules<op::WinogradFilters> {
     return {{.op = A{}, .inputs = {Type{DType::f32, {5, 3, 3, 3}}}},
             {.op = A{4}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}},
             {.op = A{}, .inputs = {Type{DType::i8, {19, 4, 3, 3}}}},
-            {.op = A{}, .inputs = {Type{DType::i16, {2, 3, 3, 3}}}}};
+            {.op = A{}, .inputs = {Type{DType::i16, {2, 3, 3, 3}}}},
+            {.op = A{4}, .inputs = {Type{DType::f16, {9, 2, 3, 3}}}}};
   }
 };
 RLX_OP(op::WinogradFilters, "conv")

@@ -311,24 +311,4 @@ Result<Graph> byte_operands(const Graph& graph, bool byte_dots,
                  });
 }
 
-Result<Graph> casts_of_products(const Graph& graph) {
-  const auto narrow = [&](const Node& node) { return multiplies_narrow_integers(graph, node); };
-  if (std::ranges::none_of(graph.nodes(), narrow)) return graph;
-  std::map<ValueId, ValueId> casts;  // by what they widen, in the source
-  return rewrite(graph,
-                 [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-                   if (!narrow(node)) return false;
-                   std::vector<ValueId> operands;
-                   for (const ValueId input : node.inputs) {
-                     const ValueId read = graph.node(input).inputs[0];
-                     ValueId& own = casts[read];
-                     if (own.node < 0)
-                       own = cast(rewriter.target().handle(rewriter(read)), i32).id();
-                     operands.push_back(own);
-                   }
-                   RLX_TRY(rewriter.add(index, node.op, operands));
-                   return true;
-                 });
-}
-
 }  // namespace rlx::passes

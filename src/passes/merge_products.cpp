@@ -88,8 +88,8 @@ class Products {
 
   bool is_weight_only(const Node& n) const {
     if (n.op.is<op::Param>() || n.op.is<op::Constant>()) return true;
-    const bool view = n.op.is<op::Transpose>() || n.op.is<op::Reshape>();
-    return view && weight_only_[static_cast<std::size_t>(n.inputs[0].node)];
+    const bool seen = n.op.is<op::Transpose>() || n.op.is<op::Reshape>() || n.op.is<op::Cast>();
+    return seen && weight_only_[static_cast<std::size_t>(n.inputs[0].node)];
   }
   bool is_weight(ValueId id) const {
     return id.node >= 0 && weight_only_[static_cast<std::size_t>(id.node)];
@@ -148,21 +148,31 @@ class Products {
   std::vector<bool> weight_only_;
 };
 
-Values values_at(Rewriter& rewriter, const std::vector<Part>& parts, ValueId Part::* member) {
-  Values values;
-  for (const Part& part : parts) values.push_back(rewriter.target().handle(rewriter(part.*member)));
-  return values;
+/// What the parts have as `member`, along an axis; before casts where all are cast from one dtype.
+Value side_by_side(Rewriter& rewriter, const std::vector<Part>& parts, ValueId Part::* member,
+                   std::int64_t axis) {
+  Graph& graph = rewriter.target();
+  Values values, stored;
+  for (const Part& part : parts) {
+    values.push_back(graph.handle(rewriter(part.*member)));
+    const Node& node = graph.node(values.back().id());
+    if (node.op.is<op::Cast>()) stored.push_back(graph.handle(node.inputs[0]));
+  }
+  const bool alike =
+      stored.size() == values.size() &&
+      std::ranges::all_of(stored, [&](Value value) { return value.dtype() == stored[0].dtype(); });
+  return alike ? cast(concat(stored, axis), values[0].dtype()) : concat(values, axis);
 }
 
 /// The parts of one product with all weights side by side.
 Result<Values> merged(Rewriter& rewriter, const Node& first, const std::vector<Part>& parts,
                       std::int64_t axis) {
   Graph& target = rewriter.target();
-  const Value weight = concat(values_at(rewriter, parts, &Part::weight), axis);
+  const Value weight = side_by_side(rewriter, parts, &Part::weight, axis);
   const std::vector<ValueId> operands{rewriter(first.inputs[0]), weight.id()};
   RLX_ASSIGN(const auto made, target.try_add(first.op, operands, {}, first.origin));
   Value all = target.handle(made[0]);
-  if (parts[0].bias.node >= 0) all = all + concat(values_at(rewriter, parts, &Part::bias), 0);
+  if (parts[0].bias.node >= 0) all = all + side_by_side(rewriter, parts, &Part::bias, 0);
   const Dims dims = all.type().dims();
   Values results;
   std::int64_t start = 0;

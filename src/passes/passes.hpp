@@ -56,6 +56,11 @@ Result<Graph> canonicalise(const Graph& graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
+/// Casts of their own, apart from equal ones that others read, for operands that products read as
+/// they are stored: narrow integers, and halves that a product waits for. The planner lets products
+/// read through casts that nobody else wants.
+Result<Graph> casts_of_products(const Graph& graph);
+
 /// Matrix products whose rows are taken apart behind them, after maps that treat all rows alike, in
 /// the shape that they take: what follows meets them in its own shape and can join their kernels.
 /// Wants canonical contractions.

@@ -24,8 +24,4 @@ Result<Graph> quantised(const Graph& graph);
 Result<Graph> byte_operands(const Graph& graph, bool byte_dots,
                             std::vector<Explanation::Claim>* claims);
 
-/// Gives products of narrow integers casts of their own, apart from equal ones that others read:
-/// the planner lets products read through casts that nobody else wants.
-Result<Graph> casts_of_products(const Graph& graph);
-
 }  // namespace rlx::passes

@@ -200,16 +200,20 @@ Value narrow(const Value& widened) {
   return graph.handle(graph.node(widened.id()).inputs[0]);
 }
 
-/// Weights as they are stored: filters are made of bytes as of i16, piece by piece.
-Value bytes_below(Value w) {
+/// Weights as they are stored: filters are made of bytes as of i16, of halves as of f32, piece by
+/// piece.
+Value stored_below(Value w) {
   Graph& graph = w.graph();
   const Node* node = &graph.node(w.id());
   const auto* order = node->op.as<op::Transpose>();
   if (order) node = &graph.node(node->inputs[0]);
   if (!node->op.is<op::Cast>()) return w;
-  const Value bytes = graph.handle(node->inputs[0]);
-  if (bytes.dtype() != u8 && bytes.dtype() != i8) return w;
-  return order ? transpose(bytes, order->perm) : bytes;
+  const Value stored = graph.handle(node->inputs[0]);
+  const DType dtype = stored.dtype();
+  const bool widened =
+      w.dtype() == f32 ? dtype == f16 || dtype == bf16 : dtype == u8 || dtype == i8;
+  if (!widened) return w;
+  return order ? transpose(stored, order->perm) : stored;
 }
 
 /// The convolution by tiles of outputs x outputs, what follows it done by `finish`.
@@ -235,10 +239,12 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t out
   };
   Transforms transforms(graph, outputs);
   if (!integers) {
-    return assembled(matmul(tiles(x, s, transforms), points_of(w)), s, transforms, finish);
+    return assembled(matmul(tiles(x, s, transforms), points_of(stored_below(w))), s, transforms,
+                     finish);
   }
   // Transforms of what is widened, in i16, and products of these; fits_integers has their bounds.
-  const Value images = tiles(narrow(x), s, transforms), filters = points_of(bytes_below(narrow(w)));
+  const Value images = tiles(narrow(x), s, transforms),
+              filters = points_of(stored_below(narrow(w)));
   return assembled(matmul(cast(images, i32), cast(filters, i32)), s, transforms, [&](Value sums) {
     const Value shift = graph.constant(i32, winograd::integer_shift);
     return finish(graph.add_one(op::ShiftRight{}, {sums, shift}));

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "codegen/machine.hpp"
+#include "graph/narrow_products.hpp"
 #include "plan/plan_builder.hpp"
 #include "rlx/ops.hpp"
 
@@ -56,11 +57,11 @@ void PlanBuilder::set_domain(const loop::Contraction& c, Domain& domain) {
 void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                                loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
   const Located a = locate(operand_read(graph_, regions_, root.inputs[0]));
-  const Operand stored = b_of(root.inputs[1]);
-  const View& b = stored.view;
   const auto in = [](const Axes& axes, std::size_t axis) {
     return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
   };
+  const Operand stored = b_of(root);
+  const View& b = stored.view;
   c.a_buffer = buffers.number(a.buffer, false);
   c.a_offset = a.view.offset;
   for (std::size_t i = 0; i < dot.a_batch.size(); ++i) {
@@ -98,7 +99,8 @@ void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, cons
   };
 }
 
-PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
+PlanBuilder::Operand PlanBuilder::b_of(const Node& product) const {
+  const ValueId value = product.inputs[1];
   const View& seen = placement_.of(value);
   Operand operand{seen, graph_.type(seen.base).dtype};
   if (!regions_.weight_only[static_cast<std::size_t>(value.node)]) return operand;
@@ -107,19 +109,27 @@ PlanBuilder::Operand PlanBuilder::b_of(ValueId value) const {
     const Node& node = graph_.node(id);
     return node.op.is<op::Cast>() && (node.results[0].dtype == f32) == to_f32;
   };
+  const auto below = [&](ValueId source, DType dtype) {
+    const View& before = placement_.of(source);
+    if (seen.offset == 0 && seen.is_dense() && seen.dims == before.dims)
+      return Operand{before, dtype};
+    if (!before.is_dense()) return operand;
+    return Operand{{before.base, before.offset + seen.offset, seen.dims, seen.strides}, dtype};
+  };
   ValueId inner = seen.base;
   if (is_cast(inner, true)) inner = graph_.node(inner).inputs[0];
-  if (!is_cast(inner, false)) return operand;
+  if (!is_cast(inner, false)) {
+    const DType stored = graph_.type(inner).dtype;
+    if (inner == seen.base || (stored != f16 && stored != bf16)) return operand;
+    return below(inner, waits_for_b(graph_, product) ? stored : f32);
+  }
   const DType dtype = graph_.type(inner).dtype;
   const ValueId source = graph_.node(inner).inputs[0];
   const DType from = graph_.type(source).dtype;
   const bool rounds = from == f32 && (dtype == f16 || dtype == bf16);
   const bool widens = (from == u8 || from == i8) && dtype == i16;
   if (!rounds && !widens) return operand;
-  const View& before = placement_.of(source);
-  if (seen.offset == 0 && seen.is_dense() && seen.dims == before.dims) return {before, dtype};
-  if (!before.is_dense()) return operand;
-  return {{before.base, before.offset + seen.offset, seen.dims, seen.strides}, dtype};
+  return below(source, dtype);
 }
 
 std::int64_t PlanBuilder::k_group(const loop::Contraction& c, DType a, DType b) const {
@@ -234,7 +244,7 @@ void PlanBuilder::set_column(const View& w, loop::Contraction& c, KernelBuffers&
 void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Region& region,
                                 loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
   const Located x = locate(operand_read(graph_, regions_, root.inputs[0]));
-  const Operand stored = b_of(root.inputs[1]);
+  const Operand stored = b_of(root);
   const View& w = stored.view;
   const std::size_t spatial = region.dims.size() - 2;
   const Axes strides = filled(conv.strides, spatial, 1), pads = filled(conv.pad_low, spatial, 0),

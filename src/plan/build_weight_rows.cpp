@@ -76,7 +76,7 @@ bool PlanBuilder::add_weight_rows(const Region& region) {
   const Node& base = graph_.node(w.base);
   const bool lies_somewhere = base.op.is<op::Param>() || base.op.is<op::Constant>();
   const Type& stored = graph_.type(w.base);
-  if (!lies_somewhere || stored.dtype != f32 || b_of(root.inputs[1]).dtype != f32 ||
+  if (!lies_somewhere || stored.dtype != f32 || b_of(root).dtype != f32 ||
       !waits_for_memory(stored.bytes(), options_) || w.elements() != stored.elements())
     return false;
   const Located x = locate(operand_read(graph_, regions_, root.inputs[0]));

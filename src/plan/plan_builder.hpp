@@ -67,12 +67,13 @@ class PlanBuilder {
   void describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
                     loop::Contraction& c, Domain& domain, KernelBuffers& buffers);
   /// A product's B: where it is read, and the element type that it is stored in. A weight that is
-  /// rounded from f32 or widened from bytes is read before that, and packing converts it.
+  /// rounded from f32, or widened from bytes or halves, is read before that, and packing converts
+  /// it; halves that are waited for stay halves.
   struct Operand {
     View view;
     DType dtype = f32;
   };
-  Operand b_of(ValueId value) const;
+  Operand b_of(const Node& product) const;
   /// So many k of a packed B side by side as the machine multiplies at once.
   std::int64_t k_group(const loop::Contraction& c, DType a, DType b) const;
   /// B packed once where it is a weight, else read where it lies.

@@ -94,7 +94,7 @@ class Formation {
     return result_.views[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
   }
 
-  /// The casts that are read by products of two such casts alone.
+  /// The casts that are read by products of two such casts alone, or as a B that is waited for.
   void find_read_through() {
     std::vector<bool> elsewhere(graph_.nodes().size(), false);
     const std::vector<bool> weight_only = weight_only_nodes(graph_);
@@ -105,13 +105,16 @@ class Formation {
                widens(graph_, n.inputs[1], b);
       };
       const bool product = n.op.is<op::DotGeneral>() || n.op.is<op::Conv>();
+      const bool taken = product && role_of(static_cast<std::int32_t>(i)) == Role::contraction;
       const bool narrow =
-          product && (both(bf16, bf16) || both(u8, i8) || multiplies_narrow_integers(graph_, n)) &&
-          role_of(static_cast<std::int32_t>(i)) == Role::contraction;
+          taken && (both(bf16, bf16) || both(u8, i8) || multiplies_narrow_integers(graph_, n));
+      const bool narrow_b = taken && widens_halves(graph_, n.inputs[1]) && waits_for_b(graph_, n);
       if (weight_only[i]) continue;  // evaluated beforehand
-      for (const ValueId id : n.inputs) {
-        if (id.node >= 0)
-          (narrow ? read_narrow_ : elsewhere)[static_cast<std::size_t>(id.node)] = true;
+      for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+        const ValueId id = n.inputs[k];
+        if (id.node < 0) continue;
+        const bool as_stored = narrow || (narrow_b && k == 1);
+        (as_stored ? read_narrow_ : elsewhere)[static_cast<std::size_t>(id.node)] = true;
       }
       for (const FlatGraph::Predicate& predicate : flat_.predicates[i])
         elsewhere[static_cast<std::size_t>(predicate.value.node)] = true;

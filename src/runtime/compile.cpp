@@ -15,6 +15,7 @@
 #include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/wide_groups.hpp"
+#include "passes/wide_halves.hpp"
 #include "plan/regions.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/signal.hpp"
@@ -173,6 +174,10 @@ Result<Graph> Lowering::primitives(const Graph& graph) {
   Graph result = graph;
   if (backend.model()) {
     if (!options.exact) {
+      RLX_ASSIGN(result, passes::wide_halves(result, f16, &program.claims));
+      if (!backend.model()->machine.bf16_dot) {
+        RLX_ASSIGN(result, passes::wide_halves(result, bf16, &program.claims));
+      }
       RLX_ASSIGN(result, passes::quantised(result));
     }
     RLX_ASSIGN(result,
@@ -221,8 +226,10 @@ Result<Graph> Lowering::region_forms(const Graph& graph, const passes::Precision
   if (policy.asked != Precision::f32) {
     RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
   }
-  RLX_ASSIGN(result, passes::drop_dead(result));
-  return backend.model() ? passes::casts_of_products(result) : std::move(result);
+  if (backend.model()) {
+    RLX_ASSIGN(result, passes::casts_of_products(result));
+  }
+  return passes::drop_dead(result);
 }
 
 }  // namespace

@@ -90,6 +90,14 @@ TEST(elementwise_blocks, casts_are_those_of_one_point) {
   }
 }
 
+TEST(elementwise_blocks, halves_are_read_as_floats) {
+  for (const DType from : {f16, DType::bf16}) {
+    const Tensor x = values(from, {1500}, 1);
+    for (const DType to : {f32, i8, i32})
+      expect_same({.op = ScalarOp::cast, .dtype = to, .a = 0}, {&x, 1}, {1500});
+  }
+}
+
 TEST(elementwise_blocks, ops_are_those_of_one_point) {
   const Tensor operands[] = {values(f32, {3000}, 1), values(f32, {3000}, 2)};
   for (const ScalarOp op : {ScalarOp::neg, ScalarOp::abs, ScalarOp::round})
@@ -128,6 +136,12 @@ TEST(elementwise_blocks, other_types_and_ops_are_left_alone) {
   const Nodes to_f64{load, {.op = ScalarOp::cast, .dtype = f64, .a = 0}};
   const Nodes erf{load, {.op = ScalarOp::erf, .a = 0}};
   EXPECT_FALSE(evaluate_in_blocks(to_f64, 1, EvalArgs{views, outputs}));
+  const Tensor halves = values(f16, {4}, 1);
+  Tensor copy(f16, {4});
+  const std::vector<TensorView> half_views{TensorView(halves)};
+  const std::vector<MutableTensorView> half_outputs{{f16, copy.dims(), copy.mutable_data()}};
+  const Nodes only_load{{.op = ScalarOp::load, .dtype = f16, .index = 0}};
+  EXPECT_FALSE(evaluate_in_blocks(only_load, 0, EvalArgs{half_views, half_outputs}));
   EXPECT_FALSE(evaluate_in_blocks(erf, 1, EvalArgs{views, outputs}));
 }
 
