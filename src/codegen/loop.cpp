@@ -96,15 +96,20 @@ void write_contraction(Writer& out, const Contraction& c) {
   if (!c.row_epilogue.nodes.empty()) write_nest(out, "rows", c.row_epilogue);
 }
 
+std::string start_of(const Recurrence& r, std::size_t state) {
+  if (r.step_buffer >= 0) return "the step before";
+  return r.initial[state].buffer < 0 ? "zeros" : text_of(r.initial[state]);
+}
+
 void write_recurrence(Writer& out, const Recurrence& r) {
   out.line("recurrence directions {} batch {} steps {} units {} reversed from {}", r.directions,
            r.batch, r.steps, r.units, r.first_reversed);
   out.line("  r b{} packed {} gates {} early {} late input %{}", r.r_buffer, r.panel_width, r.gates,
            r.early_gates, r.late_input);
+  if (r.step_buffer >= 0) out.line("  step of b{}", r.step_buffer);
   write_expression(out, r.accesses, r.nodes, r.stores, -1);
   for (std::size_t i = 0; i < r.next.size(); ++i) {
-    out.line("  state {} from {} next %{} last {}", i,
-             r.initial[i].buffer < 0 ? "zeros" : text_of(r.initial[i]), r.next[i],
+    out.line("  state {} from {} next %{} last {}", i, start_of(r, i), r.next[i],
              text_of(r.last[i]));
   }
 }
@@ -158,7 +163,8 @@ std::string extents_text(const Kernel& kernel) {
     return contraction(chain->first) + fmt::format(", then n {}", chain->second.n);
   }
   const auto& r = std::get<Recurrence>(kernel.body);
-  return fmt::format("{} steps of {}x{} rows, {} gates of {} units", r.steps, r.directions, r.batch,
+  const std::string steps = r.step_buffer < 0 ? fmt::format("{} steps", r.steps) : "one step";
+  return fmt::format("{} of {}x{} rows, {} gates of {} units", steps, r.directions, r.batch,
                      r.gates, r.units);
 }
 

@@ -163,6 +163,15 @@ struct Recurrence {
   std::vector<ScalarId> next;   ///< by state: its next value
   std::vector<Access> initial;  ///< by state: what it starts with; buffer -1: zeros
   std::vector<Access> last;     ///< by state: where its last value goes
+
+  /// -1: one call walks over all steps, and its items are rows of the batch.
+  /// Else an i64[1] buffer that holds the number n of the one step (of at least 2) that a call
+  /// makes, and the items are panels of units, for all rows of the batch: workers that each read
+  /// their part of R. `initial` is empty: the states are in `last` before step 0. There they stay
+  /// from call to call; only state 0, which every item needs whole, is then read where stores[0]
+  /// put it one step before, and goes to `last` in the last step. All gates are early; the units of
+  /// state 0 lie side by side in `last` and stores[0], their rows equally far apart in both.
+  std::int32_t step_buffer = -1;
   bool operator==(const Recurrence&) const = default;
 };
 

@@ -391,26 +391,44 @@ class Walk {
       : buffers_(buffers), r_(r), cancel_(cancel), expression_(expression) {}
 
   void run() {
-    for (std::size_t s = 0; s < r_.next.size(); ++s) {
-      states_.emplace_back(static_cast<std::size_t>(r_.units));
-      for_each_unit([&](std::size_t unit) {
-        const Access& from = r_.initial[s];
-        if (from.buffer >= 0) states_[s][unit] = load_datum(f32, bytes(from), address(from));
-      });
-    }
-    const bool backward = expression_.point()[0] >= r_.first_reversed;
+    if (r_.step_buffer >= 0) return run_one();
+    for (const Access& from : r_.initial) load_state(from);
     for (std::int64_t n = 0; n < r_.steps && goes_on(); ++n) {
-      expression_.point()[2] = backward ? r_.steps - 1 - n : n;
+      go_to(n);
       step();
     }
-    for (std::size_t s = 0; s < r_.next.size(); ++s) {
-      for_each_unit([&](std::size_t unit) {
-        store_datum(f32, bytes(r_.last[s]), address(r_.last[s]), states_[s][unit]);
-      });
-    }
+    for (std::size_t s = 0; s < r_.next.size(); ++s) store_state(s);
   }
 
  private:
+  void run_one() {
+    const std::int64_t n = *static_cast<const std::int64_t*>(buffers_[r_.step_buffer]);
+    go_to(n - 1);
+    load_state(n == 0 ? r_.last[0] : r_.stores[0].access);
+    go_to(n);
+    for (std::size_t s = 1; s < r_.next.size(); ++s) load_state(r_.last[s]);
+    step();
+    for (std::size_t s = n == r_.steps - 1 ? 0 : 1; s < r_.next.size(); ++s) store_state(s);
+  }
+
+  void go_to(std::int64_t n) {
+    const bool backward = expression_.point()[0] >= r_.first_reversed;
+    expression_.point()[2] = backward ? r_.steps - 1 - n : n;
+  }
+
+  /// The next state, from there; buffer -1: zeros.
+  void load_state(const Access& from) {
+    Vector& state = states_.emplace_back(static_cast<std::size_t>(r_.units));
+    for_each_unit([&](std::size_t unit) {
+      if (from.buffer >= 0) state[unit] = load_datum(f32, bytes(from), address(from));
+    });
+  }
+  void store_state(std::size_t s) {
+    for_each_unit([&](std::size_t unit) {
+      store_datum(f32, bytes(r_.last[s]), address(r_.last[s]), states_[s][unit]);
+    });
+  }
+
   void for_each_unit(const std::function<void(std::size_t)>& body) {
     std::int64_t& unit = expression_.point()[3];
     for (unit = 0; unit < r_.units; ++unit) body(static_cast<std::size_t>(unit));

@@ -143,6 +143,29 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
   }
 }
 
+/// Caches forget neither the oldest line first nor any other: of what has been touched once since
+/// as much as a cache holds most is still there, of twice as much a third. The first level forgets
+/// all of it sooner.
+void add_found(Residency& residency, double distance, double bytes, const MachineModel& model,
+               std::size_t nearest) {
+  double left = distance < 0 ? 0 : 1;
+  for (std::size_t level = nearest; level < 3; ++level) {
+    const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
+    const double kept = distance < room ? 1
+                        : level == 0    ? std::max(0.0, 1 - (distance / room - 1) / 0.35)
+                                        : room / distance;
+    residency.bytes[level] += bytes * left * kept;
+    left *= 1 - kept;
+  }
+  residency.bytes[3] += bytes * (distance < 0 ? 1 : left);
+}
+
+MachineModel with_caches_of_team(const MachineModel& model, int workers) {
+  MachineModel team = model;
+  for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= workers;
+  return team;
+}
+
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model) {
   KernelWork work;

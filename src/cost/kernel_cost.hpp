@@ -17,6 +17,14 @@ struct Residency {
   double other_core = 0;  ///< of them, share in [0, 1] that another worker wrote last
 };
 
+/// Adds bytes to the levels from `nearest` on that they are found in when `distance` other bytes
+/// were touched since; negative: they were never touched.
+void add_found(Residency& residency, double distance, double bytes, const MachineModel& model,
+               std::size_t nearest);
+
+/// The machine whose caches of single cores are those of a whole team.
+MachineModel with_caches_of_team(const MachineModel& model, int workers);
+
 /// A prediction for one kernel on so many threads. All in ns, of the slowest worker.
 struct KernelTime {
   double ns = 0;        ///< the whole
@@ -59,6 +67,10 @@ double code_lines_of(const loop::Kernel& kernel);
 /// is there after `code_line` ns.
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
                    double code_line = 0);
+
+/// Barriers that an iteration of a loop costs a team beside those between its steps: before and
+/// behind them, and behind the look at whether another iteration follows.
+inline constexpr double loop_barriers = 3;
 
 /// How the code generator cuts a contraction into blocks.
 struct ContractionCut {

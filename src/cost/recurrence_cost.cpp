@@ -1,10 +1,46 @@
 // The work of recurrent layers: the products of every step, and the cell behind them.
+#include "cost/recurrence_cost.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "cost/kernel_work.hpp"
+#include "cost/touched.hpp"
 
 namespace rlx::cost {
+namespace {
+
+/// Where a step finds its data: what is left of R since the step before, all else near.
+std::vector<Residency> residencies_of_step(const loop::Kernel& step, const MachineModel& team) {
+  const auto& r = std::get<loop::Recurrence>(step.body);
+  std::vector<Residency> found(step.buffers.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double bytes = touched_bytes(step, i);
+    const bool is_r = static_cast<std::int32_t>(i) == r.r_buffer;
+    add_found(found[i], is_r ? bytes : 0, bytes, team, 0);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool pays_in_steps(const loop::Kernel& walk, const MachineModel& model, int threads) {
+  loop::Kernel step = walk;
+  auto& r = std::get<loop::Recurrence>(step.body);
+  if (r.steps == 1 || r.late_input >= 0) return false;
+  r.step_buffer = static_cast<std::int32_t>(step.buffers.size());
+  step.buffers.push_back({i64, 1, false});
+  double one_walk = HUGE_VAL, one_step = HUGE_VAL;
+  for (int workers = 1; workers <= std::max(threads, 1); ++workers) {
+    one_walk = std::min(one_walk, predict(walk, {}, model, workers).ns);
+    const double waits = workers > 1 ? loop_barriers * model.barrier : 0;
+    const auto found = residencies_of_step(step, with_caches_of_team(model, workers));
+    const double ns = predict(step, found, model, workers).ns;
+    one_step = std::min(one_step, ns + model.loop_trip + waits);
+  }
+  constexpr double least_gain = 1.25;  // barriers take what the host makes of them
+  return least_gain * one_step * static_cast<double>(r.steps) < one_walk;
+}
 
 void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineModel& model) {
   const auto d = [](std::int64_t value) { return static_cast<double>(value); };
@@ -17,10 +53,12 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
       break;
     }
   }
-  const double sides = r.directions == 2 && panels == 1 && rows <= 2 ? 2 : 1;
+  const bool is_step = r.step_buffer >= 0;
+  const double sides = !is_step && r.directions == 2 && panels == 1 && rows <= 2 ? 2 : 1;
   const double blocks = std::ceil(d(r.batch) / d(rows));
-  work.items = d(r.directions) / sides * blocks;
-  const double walks = d(r.directions) * blocks * d(r.steps);
+  const double steps = is_step ? 1 : d(r.steps);
+  work.items = is_step ? d(r.directions) * panels : d(r.directions) / sides * blocks;
+  const double walks = d(r.directions) * blocks * steps;
   // Products: a column of R is read once for the rows of a block.
   const double sums = d(r.gates) * d(rows);
   const double chains = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
@@ -35,16 +73,18 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
     flops += 1;
   }
   work.compute += walks * panels * d(rows) * cell;
-  work.overhead += walks * (model.recurrent_step + panels * model.loop) / sides;
+  work.overhead += walks * ((is_step ? 0 : model.recurrent_step) + panels * model.loop) / sides;
   work.overhead += work.items * model.item;
-  work.flops += d(r.directions) * d(r.batch) * d(r.steps) * d(r.units) *
-                (2 * d(r.gates) * d(r.units) + flops);
+  work.flops +=
+      d(r.directions) * d(r.batch) * steps * d(r.units) * (2 * d(r.gates) * d(r.units) + flops);
+  if (is_step) return;
   // R is read anew at every step.
   const double r_bytes = d(r.gates) * d(r.units) * panels * d(r.panel_width) * 4;
+  if (r_bytes <= 0.8 * d(model.cache_bytes[0])) return;
   const double again = panel_time[1] * (walks - d(r.directions)) * r_bytes;
-  if (r_bytes > 0.8 * d(model.cache_bytes[0])) {
-    work.read[r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1] += again;
-  }
+  Residency found;
+  add_found(found, r_bytes, again, model, r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1);
+  for (std::size_t level = 1; level < level_count; ++level) work.read[level] += found.bytes[level];
 }
 
 }  // namespace rlx::cost

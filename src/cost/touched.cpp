@@ -25,6 +25,15 @@ class Touched {
     return std::min(sum(), whole());
   }
 
+  /// A single step touches its own part of the inputs and outputs.
+  double in(const loop::Recurrence& r) {
+    if (r.step_buffer < 0 || r.r_buffer == buffer_) return whole();
+    const Integers extents{r.directions, r.batch, 1, r.units};
+    add_all(r.accesses, r.stores, extents);
+    for (const loop::Access& state : r.last) add(state, extents);
+    return std::min(sum(), whole());
+  }
+
   double in(const loop::Contraction& c) {
     if (c.b_buffer == buffer_) return whole();
     Integers rows = c.batch_extents;
@@ -104,6 +113,7 @@ double bytes_in(const loop::Kernel& kernel, Touched touched) {
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) return touched.in(*nest);
   if (const auto* product = std::get_if<loop::Contraction>(&kernel.body))
     return touched.in(*product);
+  if (const auto* r = std::get_if<loop::Recurrence>(&kernel.body)) return touched.in(*r);
   return touched.whole();
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "codegen/machine.hpp"
+#include "cost/recurrence_cost.hpp"
 #include "graph/narrow_products.hpp"
 #include "plan/plan_builder.hpp"
 #include "rlx/ops.hpp"
@@ -375,13 +376,41 @@ void PlanBuilder::add_recurrence(const Region& region) {
   loop::Recurrence walk =
       describe_recurrence(layout, root, locate_value, target, weights, results, buffers);
   walk.panel_width = width;
+  const double flops = 2 * points_of(projected.dims()) * static_cast<double>(layout.units);
+  KernelBuffers of_walk = buffers;
+  walk.initial = starts_of_states(root, walk.last.size(), locate_value, of_walk);
+  if (cost::pays_in_steps({of_walk.declared, walk}, options_.model, options_.threads)) {
+    KernelBuffers of_start(plan_.buffers);
+    loop::Nest start = describe_start(layout, root, locate_value, results, of_start);
+    const double states = points_of({layout.directions, layout.batch, layout.units});
+    add_kernel({of_start.declared, std::move(start)}, of_start.plan_buffers, "nest", 0, states);
+    add_steps(std::move(walk), buffers, flops);
+    return;
+  }
   // A layer on a few rows has no more work items than workers: the walk itself looks at the flag.
   if (layout.steps > 1)
-    buffers.number(add_buffer({boolean, {1}}, Storage::state, -1, "cancel"), false);
-  const double cells = points_of(projected.dims());
-  loop::Kernel kernel{buffers.declared, std::move(walk)};
-  add_kernel(std::move(kernel), buffers.plan_buffers, "recurrence",
-             2 * cells * static_cast<double>(layout.units), 0);
+    of_walk.number(add_buffer({boolean, {1}}, Storage::state, -1, "cancel"), false);
+  add_kernel({of_walk.declared, std::move(walk)}, of_walk.plan_buffers, "recurrence", flops, 0);
+}
+
+void PlanBuilder::add_steps(loop::Recurrence walk, KernelBuffers buffers, double flops) {
+  LoopPlan loop{.trips = walk.steps};
+  loop.counter = add_buffer({i64, {1}}, Storage::arena, -1, "step");
+  walk.initial.clear();
+  walk.step_buffer = buffers.number(loop.counter, false);
+  const auto steps = static_cast<double>(walk.steps);
+  add_kernel({buffers.declared, std::move(walk)}, buffers.plan_buffers, "recurrence", flops / steps,
+             0);
+  Step step = plan_.steps.back();
+  loop.steps.push_back(std::move(plan_.steps.back()));
+  plan_.steps.pop_back();
+  loop.steps.back().conditions.clear();
+  step.kind = Step::Kind::loop;
+  step.index = static_cast<std::int32_t>(plan_.loops.size());
+  step.name = "loop";
+  step.flops = flops;
+  plan_.loops.push_back(std::move(loop));
+  plan_.steps.push_back(std::move(step));
 }
 
 void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout,

@@ -1,7 +1,8 @@
-// Writes the cells of recurrent layers as scalar nodes, and where their operands lie.
+// Writes the cells of recurrent layers as scalar nodes, and where their operands and states lie.
 #include "plan/build_recurrence.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.hpp"
 #include "rlx/ops.hpp"
@@ -96,15 +97,9 @@ class KernelTerms : public CellTerms {
   std::int32_t projected_;
 };
 
-/// Where a state [D,B,H] starts; zeros where it is left out.
-loop::Access start_of(const Node& node, Operand operand, const Locate& locate,
-                      KernelBuffers& buffers) {
-  if (!has(node, operand)) return {.buffer = -1};
-  const Located at = locate(operand_of(node, operand));
-  const std::vector<std::int64_t>& strides = at.view.strides;
-  return {.buffer = buffers.number(at.buffer, false),
-          .offset = at.view.offset,
-          .strides = {strides[0], strides[1], 0, strides[2]}};
+/// The last values of a state: [D,B,H], dense.
+std::vector<std::int64_t> state_strides(const RecurrentLayout& layout) {
+  return {layout.batch * layout.units, layout.units, 0, 1};
 }
 
 }  // namespace
@@ -206,7 +201,6 @@ loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& 
   result.gates = result.early_gates = static_cast<std::int32_t>(layout.gates);
   KernelTerms terms(layout, node, locate, projected, result, buffers);
   const std::vector<ScalarValue> next = next_states(layout, 0, terms);
-  constexpr Operand states[] = {Operand::first_h, Operand::first_c};
   const std::int64_t row = layout.units, direction = layout.batch * row;
   result.stores.push_back({{.buffer = buffers.number(results[0], true),
                             .offset = 0,
@@ -214,12 +208,49 @@ loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& 
                            next[0].id()});
   for (std::size_t s = 0; s < next.size(); ++s) {
     result.next.push_back(next[s].id());
-    result.initial.push_back(start_of(node, states[s], locate, buffers));
     result.last.push_back({.buffer = buffers.number(results[s + 1], true),
                            .offset = 0,
-                           .strides = {direction, row, 0, 1}});
+                           .strides = state_strides(layout)});
   }
   return result;
+}
+
+std::vector<loop::Access> starts_of_states(const Node& node, std::size_t states,
+                                           const Locate& locate, KernelBuffers& buffers) {
+  constexpr Operand operands[] = {Operand::first_h, Operand::first_c};
+  std::vector<loop::Access> starts;
+  for (const Operand operand : std::span(operands).first(states)) {
+    loop::Access& start = starts.emplace_back(loop::Access{.buffer = -1});
+    if (!has(node, operand)) continue;
+    const Located at = locate(operand_of(node, operand));
+    const std::vector<std::int64_t>& strides = at.view.strides;
+    start = {.buffer = buffers.number(at.buffer, false),
+             .offset = at.view.offset,
+             .strides = {strides[0], strides[1], 0, strides[2]}};
+  }
+  return starts;
+}
+
+loop::Nest describe_start(const RecurrentLayout& layout, const Node& node, const Locate& locate,
+                          const std::vector<std::int32_t>& results, KernelBuffers& buffers) {
+  loop::Nest nest;
+  nest.extents = {layout.directions, layout.batch, 1, layout.units};
+  nest.parallel_dims = 4;
+  ScalarBuilder builder(nest.nodes);
+  std::size_t state = 0;
+  for (loop::Access& start : starts_of_states(node, results.size() - 1, locate, buffers)) {
+    ScalarValue value = builder.constant(f32, 0);
+    if (start.buffer >= 0) {
+      const auto index = static_cast<std::int32_t>(nest.accesses.size());
+      nest.accesses.push_back(std::move(start));
+      value = builder.add({.op = ScalarOp::load, .dtype = f32, .index = index});
+    }
+    nest.stores.push_back({{.buffer = buffers.number(results[++state], true),
+                            .offset = 0,
+                            .strides = state_strides(layout)},
+                           value.id()});
+  }
+  return nest;
 }
 
 }  // namespace rlx::plan

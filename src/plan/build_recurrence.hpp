@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN layers as two kernels: the inputs' products of all steps (a contraction), then
-// the walk over the steps.
+// LSTM, GRU and RNN layers: the inputs' products of all steps (a contraction), then the walk over
+// the steps as one kernel, or a loop around a kernel that makes one step.
 #pragma once
 
 #include <vector>
@@ -35,12 +35,20 @@ void add_projection_epilogue(const RecurrentLayout& layout, const Node& node, co
 WeightPlan packed_recurrence(const RecurrentLayout& layout, const View& r,
                              const codegen::Target& target);
 
-/// The walk: `projected` [D,S,B,G*H] and `recurrence` are plan buffers, `results` those of y, h and
-/// (LSTM) c.
+/// The walk, but for where its states start: `projected` [D,S,B,G*H] and `recurrence` are plan
+/// buffers, `results` those of y, h and (LSTM) c.
 loop::Recurrence describe_recurrence(const RecurrentLayout& layout, const Node& node,
                                      const Locate& locate, std::int32_t projected,
                                      std::int32_t recurrence,
                                      const std::vector<std::int32_t>& results,
                                      KernelBuffers& buffers);
+
+/// Where so many states [D,B,H] start; buffer -1: with zeros, as they are left out.
+std::vector<loop::Access> starts_of_states(const Node& node, std::size_t states,
+                                           const Locate& locate, KernelBuffers& buffers);
+
+/// Writes those starts to where the states of single steps lie: `results` as above.
+loop::Nest describe_start(const RecurrentLayout& layout, const Node& node, const Locate& locate,
+                          const std::vector<std::int32_t>& results, KernelBuffers& buffers);
 
 }  // namespace rlx::plan

@@ -86,8 +86,11 @@ class PlanBuilder {
   /// whole rows.
   void add_epilogue(const Region& region, const Domain& domain, loop::Contraction& c,
                     KernelBuffers& buffers);
-  /// x * W for all steps at once, then the walk over the steps.
+  /// x * W for all steps at once, then the walk over the steps, or a loop of single steps where
+  /// that is predicted faster.
   void add_recurrence(const Region& region);
+  /// That loop: the walk's kernel, which reads and writes `buffers`, once for each step.
+  void add_steps(loop::Recurrence walk, KernelBuffers buffers, double flops);
   void add_projection(const Node& root, const RecurrentLayout& layout, std::int32_t target);
 
   // build_chain.cpp: two contractions as one kernel

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "cost/touched.hpp"
 #include "plan/predict.hpp"
 
 namespace rlx::plan {
@@ -121,23 +122,6 @@ class TouchOrder {
   double total_ = 0;  ///< bytes of all pieces touched so far
 };
 
-/// Adds bytes to the levels that they are found in. Caches forget neither the oldest line first nor
-/// any other: of what has been touched once since as much as a cache holds most is still there, of
-/// twice as much a third. The first level forgets all of it sooner.
-void add_bytes(cost::Residency& residency, double distance, double bytes,
-               const cost::MachineModel& model, std::size_t nearest) {
-  double left = distance < 0 ? 0 : 1;
-  for (std::size_t level = nearest; level < 3; ++level) {
-    const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
-    const double kept = distance < room ? 1
-                        : level == 0    ? std::max(0.0, 1 - (distance / room - 1) / 0.35)
-                                        : room / distance;
-    residency.bytes[level] += bytes * left * kept;
-    left *= 1 - kept;
-  }
-  residency.bytes[3] += bytes * (distance < 0 ? 1 : left);
-}
-
 /// The elements of a buffer that a nest reaches, first to last; all of them where only data tells.
 Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -156,16 +140,26 @@ Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
   return {static_cast<std::size_t>(std::max<std::int64_t>(low, 0)), static_cast<std::size_t>(high)};
 }
 
+/// As many as a recurrence touches: of a loop's steps each touches other ones, but all as many.
+Pieces::Range first_elements(const loop::Kernel& kernel, std::size_t buffer) {
+  const double size = size_of(kernel.buffers[buffer].dtype);
+  const auto count = static_cast<std::size_t>(cost::touched_bytes(kernel, buffer) / size);
+  return {0, std::max<std::size_t>(count, 1) - 1};
+}
+
 /// What a step touches of each of its buffers.
 std::vector<Pieces::Range> ranges_of(const Plan& plan, const Step& step, const Pieces& pieces) {
-  const loop::Nest* nest = nullptr;
-  if (step.kind == Step::Kind::kernel)
-    nest = std::get_if<loop::Nest>(&plan.kernels[static_cast<std::size_t>(step.index)].body);
+  const loop::Kernel* kernel = nullptr;
+  if (step.kind == Step::Kind::kernel) kernel = &plan.kernels[static_cast<std::size_t>(step.index)];
+  const auto* nest = kernel ? std::get_if<loop::Nest>(&kernel->body) : nullptr;
+  const bool walks = kernel && std::holds_alternative<loop::Recurrence>(kernel->body);
   std::vector<Pieces::Range> ranges;
   for (std::size_t k = 0; k < step.buffers.size(); ++k) {
     const std::int32_t buffer = step.buffers[k];
     const std::int64_t all = plan.buffers[static_cast<std::size_t>(buffer)].elements;
-    ranges.push_back(nest ? pieces.part_of(buffer, elements_of(*nest, k), all) : pieces.of(buffer));
+    ranges.push_back(nest    ? pieces.part_of(buffer, elements_of(*nest, k), all)
+                     : walks ? pieces.part_of(buffer, first_elements(*kernel, k), all)
+                             : pieces.of(buffer));
   }
   return ranges;
 }
@@ -203,20 +197,13 @@ std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) 
   return a;
 }
 
-/// The machine whose caches of single cores are those of a whole team.
-cost::MachineModel team_of(const cost::MachineModel& model, int workers) {
-  cost::MachineModel team = model;
-  for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= workers;
-  return team;
-}
-
 /// Follows a plan's steps through the caches.
 class Walk {
  public:
   Walk(const Plan& plan, const cost::MachineModel& model, int workers)
       : plan_(plan),
         model_(model),
-        team_(team_of(model, workers)),
+        team_(cost::with_caches_of_team(model, workers)),
         has_team_(workers > 1),
         pieces_(plan),
         codes_(plan),
@@ -275,7 +262,7 @@ class Walk {
         residency.bytes[0] = code_order_.bytes(code);
       } else {
         const double away = order_.distance(first_code_ + code);
-        add_bytes(residency, away / longer, code_order_.bytes(code), model_, 1);
+        cost::add_found(residency, away / longer, code_order_.bytes(code), model_, 1);
       }
     }
     code_order_.touch(code);
@@ -297,8 +284,8 @@ class Walk {
         for (std::size_t piece = range.first + at * count / longest; piece < end; ++piece) {
           if (notes_) {
             const double distance = order_.distance(piece), bytes = order_.bytes(piece);
-            add_bytes(found[k], distance, bytes, model_, 0);
-            if (has_team_) add_bytes(of_team[k], distance, bytes, team_, 0);
+            cost::add_found(found[k], distance, bytes, model_, 0);
+            if (has_team_) cost::add_found(of_team[k], distance, bytes, team_, 0);
           }
           order_.touch(piece);
         }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "codegen/code.hpp"
 #include "codegen/contraction_fixture.hpp"
@@ -183,6 +184,80 @@ TEST(Recurrence, the_steps_behind_a_set_flag_do_nothing) {
   }
 }
 
+/// The same layer, whose calls make one step each.
+loop::Kernel as_steps(loop::Kernel kernel) {
+  auto& r = std::get<loop::Recurrence>(kernel.body);
+  r.step_buffer = static_cast<std::int32_t>(kernel.buffers.size());
+  r.initial.clear();
+  kernel.buffers.push_back({i64, 1, false});
+  return kernel;
+}
+
+/// Runs all steps on states that start where the walk's do; call(places) makes one step.
+Buffers steps_of(const loop::Kernel& walk, Buffers made,
+                 const std::function<void(void* const*)>& call) {
+  const auto& r = std::get<loop::Recurrence>(walk.body);
+  for (std::size_t s = 0; s < r.last.size(); ++s) {
+    Buffers::value_type& to = made[static_cast<std::size_t>(r.last[s].buffer)];
+    const std::int32_t from = r.initial[s].buffer;
+    if (from >= 0) to = made[static_cast<std::size_t>(from)];
+    else std::ranges::fill(to, std::byte{0});
+  }
+  std::int64_t step = 0;
+  std::vector<void*> places;
+  for (auto& buffer : made) places.push_back(buffer.data());
+  places.push_back(&step);
+  for (; step < r.steps; ++step) call(places.data());
+  return made;
+}
+
+void expect_written_alike(const loop::Kernel& kernel, const Buffers& made, const Buffers& wanted) {
+  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+    if (!kernel.buffers[i].written) continue;
+    const auto* values = reinterpret_cast<const float*>(made[i].data());
+    const auto* right = reinterpret_cast<const float*>(wanted[i].data());
+    for (std::int64_t e = 0; e < kernel.buffers[i].elements; ++e)
+      ASSERT_NEAR(values[e], right[e], 2e-5) << "buffer " << i << ", element " << e;
+  }
+}
+
+/// Step by step, by the oracle and by generated code, whose items run last ones first and in parts.
+void expect_steps_as_walk(const loop::Kernel& walk) {
+  const loop::Kernel kernel = as_steps(walk);
+  const Buffers start = noise_buffers(walk, 1);
+  Buffers wanted = start;
+  std::vector<void*> places;
+  for (auto& buffer : wanted) places.push_back(buffer.data());
+  loop::interpret(walk, places.data());
+  expect_written_alike(
+      walk, steps_of(walk, start, [&](void* const* at) { loop::interpret(kernel, at); }), wanted);
+  for (const Target& target : host_targets()) {
+    const auto code = generator()->generate(kernel, target);
+    ASSERT_TRUE(code) << code.error().message;
+    const auto image = ObjectImage::load(code->object);
+    ASSERT_TRUE(image) << image.error().message;
+    const auto run = reinterpret_cast<KernelFunction>(image->symbol(code->symbol));
+    const std::int64_t items = code->work_items;
+    Tensor scratch(u8, {code->scratch_bytes + 64});
+    expect_written_alike(walk,
+                         steps_of(walk, start,
+                                  [&](void* const* at) {
+                                    run(at, items / 2, items, scratch.mutable_data());
+                                    run(at, 0, items / 2, scratch.mutable_data());
+                                  }),
+                         wanted);
+  }
+}
+
+TEST(Recurrence, steps_one_at_a_time_agree_with_the_walk) {
+  for (const Layer& layer : layers) {
+    if (layer.steps == 1) continue;
+    expect_steps_as_walk(lstm(layer));
+    expect_steps_as_walk(gru(layer, false));
+    expect_steps_as_walk(rnn(layer));
+  }
+}
+
 TEST(Recurrence, its_text_tells_kernels_apart) {
   Layer layer;
   const std::string text = loop::to_text(lstm(layer));
@@ -190,6 +265,7 @@ TEST(Recurrence, its_text_tells_kernels_apart) {
   layer.first_reversed = 0;
   EXPECT_NE(text, loop::to_text(lstm(layer)));
   EXPECT_NE(loop::to_text(gru({}, true)), loop::to_text(gru({}, false)));
+  EXPECT_NE(text, loop::to_text(as_steps(lstm({}))));
 }
 
 }  // namespace

@@ -161,7 +161,8 @@ TEST_F(Queue, a_long_kernel_is_cancelled_inside) {
   EXPECT_EQ(std::ranges::count(y, 0.0f), size * size) << "usable afterwards";
 }
 
-/// The same of a layer on one row, which is one work item: its last steps are not made.
+/// The same of a layer on one row: its last steps are not made, neither where they are one work
+/// item (as they are on one thread) nor where each is a kernel's run.
 TEST_F(Queue, a_long_recurrent_layer_is_cancelled_inside) {
   constexpr std::int64_t steps = 40000, units = 128;
   Graph graph;
@@ -169,15 +170,19 @@ TEST_F(Queue, a_long_recurrent_layer_is_cancelled_inside) {
   const Value w = graph.constant(Tensor(f32, {1, units, 1}));
   const Value r = graph.constant(Tensor(f32, {1, units, units}));
   graph.output("y", graph.add_one(op::Rnn{}, {x, w, r}));
-  CompiledGraph program = session.compile(graph).value();
-  ASSERT_THAT(program.stage_text("lir").value(), HasSubstr("\"cancel\""));
-  const Tensor zeros(f32, {steps, 1, 1});
-  const void* slots[] = {zeros.data()};
-  std::vector<float> y(steps * units);
-  EXPECT_TRUE(is_cut_inside(program, slots, y));
-  void* results[] = {y.data()};
-  ASSERT_TRUE(program.run_into(slots, results).ok());
-  EXPECT_EQ(std::ranges::count(y, 0.0f), steps * units) << "usable afterwards";
+  for (const int threads : {1, 2}) {
+    CompiledGraph program = session.compile(graph, {.threads = threads}).value();
+    if (threads == 1) {
+      ASSERT_THAT(program.stage_text("lir").value(), HasSubstr("\"cancel\""));
+    }
+    const Tensor zeros(f32, {steps, 1, 1});
+    const void* slots[] = {zeros.data()};
+    std::vector<float> y(steps * units);
+    EXPECT_TRUE(is_cut_inside(program, slots, y));
+    void* results[] = {y.data()};
+    ASSERT_TRUE(program.run_into(slots, results).ok());
+    EXPECT_EQ(std::ranges::count(y, 0.0f), steps * units) << "usable afterwards";
+  }
 }
 
 TEST_F(Queue, cancelling_drops_what_is_queued) {

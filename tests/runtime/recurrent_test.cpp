@@ -41,14 +41,15 @@ class RecurrentCase {
     compare(program);
   }
 
-  /// Through its body: a loop of generated kernels.
-  void expect_loop() {
+  /// Through its body, or as kernels that make one step each: a loop of generated kernels.
+  void expect_loop(int threads = 0) {
     build();
-    CompiledGraph program = Session(Device::cpu).compile(graph_).value();
+    CompiledGraph program = Session(Device::cpu, {.threads = threads}).compile(graph_).value();
     const std::string plan = program.stage_text("lir").value();
     EXPECT_EQ(plan.find("host"), std::string::npos);
     EXPECT_NE(plan.find(" loop "), std::string::npos);
     compare(program);
+    compare(program);  // the states start anew
   }
 
   /// The weights are fed in each run.
@@ -191,6 +192,23 @@ TEST(RecurrentLayer, rnn_is_generated) {
     SCOPED_TRACE(i);
     const Sizes sizes = random_sizes(random, i);
     RecurrentCase(op::Rnn{.direction = sizes.direction}, 1, sizes, 70 + i).expect_generated();
+  }
+}
+
+// Their weights fill more than a core's own caches: each of two workers reads half of them.
+TEST(RecurrentLayer, large_layers_on_two_threads_are_loops_of_single_steps) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 6; ++i) {
+    SCOPED_TRACE(i);
+    Sizes sizes = random_sizes(random, i);
+    sizes.steps = 2 + i % 3;
+    sizes.units = i % 2 == 0 ? 512 : 530;
+    sizes.direction = i % 2 == 0 ? Direction::forward : Direction::reverse;
+    sizes.batch = 1 + i % 2;
+    RecurrentCase(op::Lstm{.direction = sizes.direction}, 4, sizes, 90 + i).expect_loop(2);
+    RecurrentCase(op::Gru{.direction = sizes.direction, .linear_before_reset = true}, 3, sizes,
+                  100 + i)
+        .expect_loop(2);
   }
 }
 

@@ -1,5 +1,6 @@
-// The emitter of recurrent layers: one loop over the steps for a few batch rows of one direction;
-// the states stay in scratch, the products of a panel of units stay in registers.
+// The emitter of recurrent layers: one loop over the steps for a few batch rows of one direction,
+// the states in scratch; or one step for one panel of units, the states in memory. The products of
+// a panel stay in registers.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -24,9 +25,14 @@ class RecurrenceEmitter {
         panels_((r_.units + r_.panel_width - 1) / r_.panel_width),
         early_(r_.late_input < 0 ? r_.gates : r_.early_gates),
         rows_(rows_of_items()),
-        sides_(r_.directions == 2 && panels_ == 1 && rows_ <= 2 ? 2 : 1) {}
+        sides_(is_step() || r_.directions == 1 || panels_ > 1 || rows_ > 2 ? 1 : 2) {}
 
-  KernelShape emit() {
+  KernelShape emit() { return is_step() ? emit_one_step() : emit_walks(); }
+
+ private:
+  bool is_step() const { return r_.step_buffer >= 0; }
+
+  KernelShape emit_walks() {
     const std::int64_t blocks = (r_.batch + rows_ - 1) / rows_, rest = r_.batch % rows_;
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) {
       directions_ = {emitter_.i64(0), emitter_.i64(1)};
@@ -41,7 +47,6 @@ class RecurrenceEmitter {
     return {r_.directions / sides_ * blocks, scratch_rows() * sides_ * rows_ * row_bytes()};
   }
 
- private:
   /// Rows share what is read of R: as many as the registers hold products of, an even split if any.
   std::int64_t rows_of_items() const {
     const std::int64_t most = emitter_.machine.registers == 32 ? 4 : 2;
@@ -54,7 +59,10 @@ class RecurrenceEmitter {
 
   // ---- scratch: rows of all units, padded to whole panels --------------------------------------
 
-  std::int64_t row_bytes() const { return panels_ * r_.panel_width * 4; }
+  /// From a row of state 0 to the next: of scratch, or of the memory that a step finds it in.
+  std::int64_t row_bytes() const {
+    return is_step() ? r_.stores[0].access.strides[1] * 4 : panels_ * r_.panel_width * 4;
+  }
   std::int64_t states() const { return static_cast<std::int64_t>(r_.next.size()); }
   /// State 0 twice (old and new), the other states, the late input, the early products.
   std::int64_t scratch_rows() const { return 1 + states() + (r_.late_input < 0 ? 0 : 1 + early_); }
@@ -105,6 +113,19 @@ class RecurrenceEmitter {
   // ---- the walk -----
 
   void emit_rows(Value* first, std::int64_t rows) {
+    set_rows(first, rows);
+    start_states();
+    const Values last =
+        emitter_.loop(emitter_.i64(0), emitter_.i64(r_.steps), 1,
+                      {scratch_block(0), scratch_block(1)}, [&](Value* count, Values blocks) {
+                        const auto step = [&] { emit_step(count, blocks[0], blocks[1]); };
+                        cancel_ < 0 ? step() : emitter_.when(goes_on(), step);
+                        return Values{blocks[1], blocks[0]};
+                      });
+    store_states(last[0]);
+  }
+
+  void set_rows(Value* first, std::int64_t rows) {
     rows_of_side_ = rows;
     rows_here_ = rows * sides_;
     row_numbers_.clear();
@@ -120,15 +141,6 @@ class RecurrenceEmitter {
       }
       row_addresses_.push_back(std::move(addresses));
     }
-    start_states();
-    const Values last =
-        emitter_.loop(emitter_.i64(0), emitter_.i64(r_.steps), 1,
-                      {scratch_block(0), scratch_block(1)}, [&](Value* count, Values blocks) {
-                        const auto step = [&] { emit_step(count, blocks[0], blocks[1]); };
-                        cancel_ < 0 ? step() : emitter_.when(goes_on(), step);
-                        return Values{blocks[1], blocks[0]};
-                      });
-    store_states(last[0]);
   }
 
   /// Asked before each step, so that another thread can end a long walk: the load is atomic.
@@ -185,7 +197,7 @@ class RecurrenceEmitter {
     return move(row_address(access, row), panel, access.strides[3] * r_.panel_width);
   }
 
-  void emit_step(Value* count, Value* old_state, Value* new_state) {
+  void set_step(Value* count) {
     steps_.clear();
     next_steps_.clear();
     Value* next_count = b_.CreateAdd(count, emitter_.i64(1));
@@ -206,6 +218,10 @@ class RecurrenceEmitter {
       }
       step_addresses_.push_back(std::move(addresses));
     }
+  }
+
+  void emit_step(Value* count, Value* old_state, Value* new_state) {
+    set_step(count);
     if (r_.late_input < 0) {
       return for_panels([&](Value* panel, Value* mask) {
         finish_panel(products(0, r_.gates, old_state, panel), panel, mask, old_state, new_state);
@@ -234,7 +250,68 @@ class RecurrenceEmitter {
     });
   }
 
+  // ---- one step -----
+
+  KernelShape emit_one_step() {
+    number_ = b_.CreateAlignedLoad(b_.getInt64Ty(),
+                                   emitter_.buffers[static_cast<std::size_t>(r_.step_buffer)],
+                                   llvm::Align(8));
+    const std::int64_t whole = r_.units / r_.panel_width, rest = r_.units % r_.panel_width;
+    emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) {
+      directions_ = {b_.CreateUDiv(item, emitter_.i64(panels_))};
+      Value* panel = b_.CreateURem(item, emitter_.i64(panels_));
+      if (rest == 0) return emit_panel(panel, nullptr);
+      Value* is_whole = b_.CreateICmpSLT(panel, emitter_.i64(whole));
+      emitter_.when(is_whole, [&] { emit_panel(panel, nullptr); });
+      emitter_.when(b_.CreateNot(is_whole),
+                    [&] { emit_panel(panel, tail_mask(emitter_, emitter_.i64(rest), lanes_)); });
+    });
+    return {r_.directions * panels_, 0};
+  }
+
+  /// All rows, so that they read the panel's part of R from a near cache.
+  void emit_panel(Value* panel, Value* mask) {
+    const std::int64_t blocks = r_.batch / rows_, rest = r_.batch % rows_;
+    emitter_.loop(emitter_.i64(0), emitter_.i64(blocks), 1, [&](Value* block) {
+      emit_block(b_.CreateMul(block, emitter_.i64(rows_)), rows_, panel, mask);
+    });
+    if (rest > 0) emit_block(emitter_.i64(blocks * rows_), rest, panel, mask);
+  }
+
+  void emit_block(Value* first, std::int64_t rows, Value* panel, Value* mask) {
+    set_rows(first, rows);
+    set_step(number_);
+    const loop::Access& output = r_.stores[0].access;
+    Value* before = data_step(b_.CreateSub(number_, emitter_.i64(1)), directions_[0]);
+    before = move(row_address(output, 0), before, output.strides[2]);
+    Value* is_first = b_.CreateICmpEQ(number_, emitter_.i64(0));
+    Value* state = b_.CreateSelect(is_first, row_address(r_.last[0], 0), before);
+    finish_panel(products(0, r_.gates, state, panel), panel, mask, state, nullptr);
+  }
+
   // ---- the cell -----
+
+  Value* read_state(std::int64_t state, std::int64_t row, Value* panel, Value* mask,
+                    Value* first_state) {
+    if (!is_step()) return load_panel(state == 0 ? first_state : other_state(state), row, panel);
+    if (state == 0)
+      return emit_load(emitter_, f32, place(first_state, row, panel), 1, lanes_, mask);
+    const loop::Access& from = r_.last[static_cast<std::size_t>(state)];
+    return emit_load(emitter_, f32, end_address(from, row, panel), from.strides[3], lanes_, mask);
+  }
+
+  void keep_state(Value* value, std::int64_t state, std::int64_t row, Value* panel, Value* mask,
+                  Value* first_state) {
+    if (!is_step())
+      return store_panel(value, state == 0 ? first_state : other_state(state), row, panel);
+    const loop::Access& to = r_.last[static_cast<std::size_t>(state)];
+    const auto store = [&] {
+      emit_store(emitter_, f32, splat(emitter_, value, lanes_), end_address(to, row, panel),
+                 to.strides[3], lanes_, mask);
+    };
+    if (state > 0) return store();
+    emitter_.when(b_.CreateICmpEQ(number_, emitter_.i64(r_.steps - 1)), store);
+  }
 
   /// The nodes at one row and panel; products by gate and row, as far as they are known.
   PointExpression cell_at(const std::vector<Values>& products, std::int64_t row, Value* panel,
@@ -250,8 +327,7 @@ class RecurrenceEmitter {
       if (node.op != ScalarOp::accumulator) continue;
       const std::int64_t state = node.index - r_.gates;
       if (state >= 0) {
-        Value* block = state == 0 ? old_state : other_state(state);
-        cell.set(static_cast<ScalarId>(id), load_panel(block, row, panel));
+        cell.set(static_cast<ScalarId>(id), read_state(state, row, panel, mask, old_state));
       } else if (node.index < static_cast<std::int64_t>(products.size())) {
         cell.set(static_cast<ScalarId>(id), products[static_cast<std::size_t>(node.index)][at]);
       }
@@ -289,8 +365,7 @@ class RecurrenceEmitter {
         cell.store(r_.stores[i], addresses[r_.accesses.size() + i]);
       }
       for (std::size_t state = 0; state < next.size(); ++state) {
-        Value* block = state == 0 ? new_state : other_state(static_cast<std::int64_t>(state));
-        store_panel(next[state], block, row, panel);
+        keep_state(next[state], static_cast<std::int64_t>(state), row, panel, mask, new_state);
       }
     }
   }
@@ -389,6 +464,7 @@ class RecurrenceEmitter {
   const std::int64_t rows_;   ///< of one item
   /// Directions of one item. Short steps of both directions fill each other's waits.
   const std::int64_t sides_;
+  Value* number_ = nullptr;                 ///< of the step that a call makes
   std::int64_t rows_of_side_ = 0;           ///< of the item under construction
   std::int64_t rows_here_ = 0;              ///< of all its sides, one side after another
   Values directions_, steps_, next_steps_;  ///< by side
