@@ -69,8 +69,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
                    double code_line = 0);
 
 /// Barriers that an iteration of a loop costs a team beside those between its steps: before and
-/// behind them, and behind the look at whether another iteration follows.
-inline constexpr double loop_barriers = 3;
+/// behind them.
+inline constexpr double loop_barriers = 2;
 
 /// How the code generator cuts a contraction into blocks.
 struct ContractionCut {

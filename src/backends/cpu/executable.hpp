@@ -75,6 +75,8 @@ class CpuExecutable final : public Executable {
     std::uint32_t trip_count = 0, start = 0, condition = 0, counter = 0, going_on = 0;
     std::vector<Carry> carries;
     std::vector<std::uint32_t> wholes;  ///< of the slices
+    std::int64_t trips = 0;             ///< at most, of the run
+    bool goes_on = true;                ///< worker 0's word to all before each iteration
   };
 
   void bind();
@@ -112,6 +114,7 @@ class CpuExecutable final : public Executable {
   void run_loop(std::int32_t index, int worker, Team* team);
   std::int64_t most_trips(const plan::LoopPlan& plan, const BoundLoop& loop) const;
   static bool writes_result(const plan::LoopPlan& plan, std::int64_t step);
+  void lead_loop(const plan::LoopPlan& plan, BoundLoop& loop, std::int64_t step);
   void begin_iteration(const plan::LoopPlan& plan, const BoundLoop& loop, std::int64_t step);
   void finish_loop(const plan::LoopPlan& plan, const BoundLoop& loop, std::int64_t steps);
   void set_slot(std::int32_t slot, void* address);
@@ -151,7 +154,6 @@ class CpuExecutable final : public Executable {
   std::exception_ptr host_failure_;   ///< what a host call or a kernel threw
   std::atomic<bool> failed_ = false;  ///< by the first worker that sets the failure
   std::shared_ptr<const std::atomic<bool>> cancel_flag_ = std::make_shared<std::atomic<bool>>();
-  bool loop_ends_ = false;  ///< worker 0's look at the flag, for all members of the team
   ExpertSteps experts_;
   MemoryShare share_;  ///< of the session's budget
 };

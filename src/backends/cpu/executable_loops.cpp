@@ -72,33 +72,39 @@ void CpuExecutable::finish_loop(const plan::LoopPlan& plan, const BoundLoop& loo
   }
 }
 
+/// One worker decides for all, between two barriers, and sets up the iteration that follows.
+void CpuExecutable::lead_loop(const plan::LoopPlan& plan, BoundLoop& loop, std::int64_t step) {
+  if (step == 0) {
+    if (plan.going_on >= 0) *static_cast<std::uint8_t*>(pointers_[loop.going_on]) = 1;
+    loop.trips = most_trips(plan, loop);
+    loop.goes_on = plan.start < 0 || is_true(loop.start);
+  } else {
+    loop.goes_on = host_status_.ok() && !host_failure_ && !is_cancelled() &&
+                   (plan.condition < 0 || is_true(loop.condition));
+  }
+  loop.goes_on = loop.goes_on && step < loop.trips;
+  if (loop.goes_on) begin_iteration(plan, loop, step);
+}
+
 void CpuExecutable::run_loop(std::int32_t index, int worker, Team* team) {
   const plan::LoopPlan& plan = this->plan().loops[static_cast<std::size_t>(index)];
-  const BoundLoop& loop = loops_[static_cast<std::size_t>(index)];
+  BoundLoop& loop = loops_[static_cast<std::size_t>(index)];
   const auto wait = [team] {
     if (team) team->barrier();
   };
-  const std::int64_t trips = most_trips(plan, loop);
-  if (worker == 0 && plan.going_on >= 0) *static_cast<std::uint8_t*>(pointers_[loop.going_on]) = 1;
-  bool goes_on = plan.start < 0 || is_true(loop.start);
-  std::int64_t step = 0;
-  for (; goes_on && step < trips; ++step) {
-    if (worker == 0) {
-      begin_iteration(plan, loop, step);
-      loop_ends_ = is_cancelled();
-    }
+  for (std::int64_t step = 0;; ++step) {
+    if (worker == 0) lead_loop(plan, loop, step);
     wait();
+    if (!loop.goes_on) {
+      if (worker == 0) finish_loop(plan, loop, step);
+      return;
+    }
     for (const BoundStep& each : loop.steps) {
       if (each.barrier_before) wait();
       if (each.conditions.empty() || holds(each)) run_step(each, worker, team);
     }
-    // All see what this iteration wrote, and none begins the next before all have looked.
-    wait();
-    goes_on = host_status_.ok() && !host_failure_ && !loop_ends_ &&
-              (plan.condition < 0 || is_true(loop.condition));
     wait();
   }
-  if (worker == 0) finish_loop(plan, loop, step);
 }
 
 }  // namespace rlx::cpu
