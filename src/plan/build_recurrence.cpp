@@ -1,10 +1,12 @@
-// Writes the cells of recurrent layers as scalar nodes, and where their operands and states lie.
+// Plan steps of recurrent layers: their cells as scalar nodes, and where operands and states lie.
 #include "plan/build_recurrence.hpp"
 
 #include <algorithm>
 #include <span>
 
 #include "base/error.hpp"
+#include "cost/recurrence_cost.hpp"
+#include "plan/plan_builder.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -251,6 +253,91 @@ loop::Nest describe_start(const RecurrentLayout& layout, const Node& node, const
                            value.id()});
   }
   return nest;
+}
+
+void PlanBuilder::add_recurrence(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const RecurrentLayout layout = recurrent_layout(graph_, root, regions_.weight_only).value();
+  const Locate locate_value = [this](ValueId id) { return locate(id); };
+  const Type projected{f32, {layout.directions, layout.steps, layout.batch, layout.columns()}};
+  const std::int32_t target =
+      add_buffer(projected, Storage::arena, -1, "gates_" + std::to_string(region.root));
+  add_projection(root, layout, target);
+
+  const View r = placement_.of(root.inputs[2]);
+  WeightPlan packed = packed_recurrence(layout, r, options_.target);
+  const auto width = static_cast<std::int32_t>(packed.layout.panel_width);
+  const Type packed_type{f32, {packed.bytes / static_cast<std::int64_t>(sizeof(float))}};
+  const std::int32_t weights = add_weight(std::move(packed), packed_type);
+  std::vector<std::int32_t> results;
+  for (std::size_t k = 0; k < root.results.size(); ++k)
+    results.push_back(buffer_of({region.root, static_cast<std::int32_t>(k)}));
+  KernelBuffers buffers(plan_.buffers);
+  loop::Recurrence walk =
+      describe_recurrence(layout, root, locate_value, target, weights, results, buffers);
+  walk.panel_width = width;
+  const double flops = 2 * points_of(projected.dims()) * static_cast<double>(layout.units);
+  KernelBuffers of_walk = buffers;
+  walk.initial = starts_of_states(root, walk.last.size(), locate_value, of_walk);
+  if (cost::pays_in_steps({of_walk.declared, walk}, options_.model, options_.threads)) {
+    KernelBuffers of_start(plan_.buffers);
+    loop::Nest start = describe_start(layout, root, locate_value, results, of_start);
+    const double states = points_of({layout.directions, layout.batch, layout.units});
+    add_kernel({of_start.declared, std::move(start)}, of_start.plan_buffers, "nest", 0, states);
+    add_steps(std::move(walk), buffers, flops);
+    return;
+  }
+  // A layer on a few rows has no more work items than workers: the walk itself looks at the flag.
+  if (layout.steps > 1)
+    of_walk.number(add_buffer({boolean, {1}}, Storage::state, -1, "cancel"), false);
+  add_kernel({of_walk.declared, std::move(walk)}, of_walk.plan_buffers, "recurrence", flops, 0);
+}
+
+void PlanBuilder::add_steps(loop::Recurrence walk, KernelBuffers buffers, double flops) {
+  LoopPlan loop{.trips = walk.steps};
+  loop.counter = add_buffer({i64, {1}}, Storage::arena, -1, "step");
+  walk.initial.clear();
+  walk.step_buffer = buffers.number(loop.counter, false);
+  const auto steps = static_cast<double>(walk.steps);
+  add_kernel({buffers.declared, std::move(walk)}, buffers.plan_buffers, "recurrence", flops / steps,
+             0);
+  Step step = plan_.steps.back();
+  loop.steps.push_back(std::move(plan_.steps.back()));
+  plan_.steps.pop_back();
+  loop.steps.back().conditions.clear();
+  step.kind = Step::Kind::loop;
+  step.index = static_cast<std::int32_t>(plan_.loops.size());
+  step.name = "loop";
+  step.flops = flops;
+  plan_.loops.push_back(std::move(loop));
+  plan_.steps.push_back(std::move(step));
+}
+
+void PlanBuilder::add_projection(const Node& root, const RecurrentLayout& layout,
+                                 std::int32_t target) {
+  const Located x = locate(root.inputs[0]);
+  const View w = placement_.of(root.inputs[1]);
+  KernelBuffers buffers(plan_.buffers);
+  loop::Contraction c;
+  c.batch_extents = {layout.directions};
+  c.a_buffer = buffers.number(x.buffer, false);
+  c.a_offset = x.view.offset;
+  c.a_batch_strides = {0};
+  c.m_extents = {layout.steps, layout.batch};
+  c.a_m_strides = {x.view.strides[0], x.view.strides[1]};
+  c.k_extents = {layout.inputs};
+  c.a_k_strides = {x.view.strides[2]};
+  c.n = layout.columns();
+  c.b_batch_strides = {w.strides[0]};
+  c.b_k_strides = {w.strides[2]};
+  c.b_n_stride = w.strides[1];
+  set_b(root.inputs[1], {w, f32}, c, buffers);
+  add_projection_epilogue(
+      layout, root, [this](ValueId id) { return locate(id); }, target, c, buffers);
+  const double flops = 2 * points_of({layout.directions, layout.steps, layout.batch,
+                                      layout.columns(), layout.inputs});
+  loop::Kernel kernel{buffers.declared, std::move(c)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, "matmul", flops, 0);
 }
 
 }  // namespace rlx::plan

@@ -58,7 +58,7 @@ class PlanBuilder {
   ScalarValue depthwise_weight(const Node& root, const Region& region, const Domain& domain,
                                KernelBuffers& buffers, ExpressionBuilder& expression, bool narrow);
 
-  // build_contraction.cpp: contractions, recurrent layers
+  // build_contraction.cpp
   Status add_contraction(const Region& region);
   /// build_weight_rows.cpp: the same for one row times a weight that is read where it lies; false
   /// (and nothing added) where the product is not of that kind.
@@ -86,6 +86,8 @@ class PlanBuilder {
   /// whole rows.
   void add_epilogue(const Region& region, const Domain& domain, loop::Contraction& c,
                     KernelBuffers& buffers);
+
+  // build_recurrence.cpp
   /// x * W for all steps at once, then the walk over the steps, or a loop of single steps where
   /// that is predicted faster.
   void add_recurrence(const Region& region);
