@@ -145,10 +145,12 @@ void add_traffic(KernelWork& work, const loop::Kernel& kernel,
 
 /// Caches forget neither the oldest line first nor any other: of what has been touched once since
 /// as much as a cache holds most is still there, of twice as much a third. The first level forgets
-/// all of it sooner.
+/// all of it sooner. Neighbours of the process take their share, too, as time goes by.
 void add_found(Residency& residency, double distance, double bytes, const MachineModel& model,
-               std::size_t nearest) {
-  double left = distance < 0 ? 0 : 1;
+               std::size_t nearest, double age) {
+  const double late = age / model.forgotten;
+  double left = distance < 0 ? 0 : 1 / (1 + late * late);
+  residency.bytes[3] += distance < 0 ? 0 : bytes * (1 - left);
   for (std::size_t level = nearest; level < 3; ++level) {
     const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
     const double kept = distance < room ? 1

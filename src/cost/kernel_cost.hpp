@@ -18,9 +18,9 @@ struct Residency {
 };
 
 /// Adds bytes to the levels from `nearest` on that they are found in when `distance` other bytes
-/// were touched since; negative: they were never touched.
+/// were touched since; negative: they were never touched. `age`: ns since then.
 void add_found(Residency& residency, double distance, double bytes, const MachineModel& model,
-               std::size_t nearest);
+               std::size_t nearest, double age = 0);
 
 /// The machine whose caches of single cores are those of a whole team.
 MachineModel with_caches_of_team(const MachineModel& model, int workers);

@@ -129,7 +129,9 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     model.l3_all = 195;
     model.gather_lane_ns = 0.28;
     model.narrow_ns = 1.05;
-    model.code_line = {0, 0.1, 2, 3};
+    model.code_line = {0, 0.2, 2, 3};
+    model.first_bytes = {0, 4, 18, 150};
+    model.forgotten = 4e6;
   } else if (cpu.features.neon) {
     name = "AArch64";
     model.cycle = 0.35;

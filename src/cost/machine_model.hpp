@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "codegen/host_target.hpp"
@@ -41,6 +42,10 @@ struct MachineModel {
   double memory_all = 0;                      ///< read from memory by all cores together
   double l3_all = 0;                          ///< the same of L3
   double other_core = 20;                     ///< reading what the other core has just written
+
+  /// ns after which half of what was touched has gone from the caches, whatever its size: other
+  /// machines of the host work on the same cores and L3. Never, where that was not measured.
+  double forgotten = std::numeric_limits<double>::infinity();
 
   std::array<double, level_count> code_line{0, 1, 10, 25};  ///< a line of code from that level
   /// Until the first bytes of a stream come from that level, where nothing told before that they

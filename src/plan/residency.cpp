@@ -95,14 +95,21 @@ class Pieces {
 class TouchOrder {
  public:
   TouchOrder(std::vector<double> bytes, std::size_t touches)
-      : bytes_(std::move(bytes)), sums_(touches), last_(bytes_.size(), never) {}
+      : bytes_(std::move(bytes)),
+        sums_(touches),
+        last_(bytes_.size(), never),
+        when_(bytes_.size(), 0.0) {}
 
   /// Bytes of other pieces touched since this one; negative: it was never touched.
   double distance(std::size_t piece) const {
     if (last_[piece] == never) return -1;
     return total_ - sums_.before(last_[piece]);
   }
+  /// ns since this piece was touched.
+  double age(std::size_t piece) const { return clock_ - when_[piece]; }
+  void pass(double ns) { clock_ += ns; }
   void touch(std::size_t piece) {
+    when_[piece] = clock_;
     if (last_[piece] == never) {
       total_ += bytes_[piece];
     } else {
@@ -118,11 +125,13 @@ class TouchOrder {
   std::vector<double> bytes_;
   PrefixSums sums_;
   std::vector<std::size_t> last_;
+  std::vector<double> when_;
+  double clock_ = 0;
   std::size_t now_ = 0;
   double total_ = 0;  ///< bytes of all pieces touched so far
 };
 
-/// The elements of a buffer that a nest reaches, first to last; all of them where only data tells.
+/// The elements of a buffer that a nest reaches, first to last.
 Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::int64_t low = most, high = -1;
@@ -131,7 +140,12 @@ Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
     std::int64_t from = access.offset, to = access.offset;
     for (std::size_t dim = 0; dim < nest.extents.size(); ++dim)
       (access.strides[dim] < 0 ? from : to) += access.strides[dim] * (nest.extents[dim] - 1);
-    if (!access.indirect.empty()) from = 0, to = most;
+    // Only data tells which rows: as many as the nest has points, and the same ones every run.
+    if (!access.indirect.empty()) {
+      std::int64_t points = 1;
+      for (const std::int64_t extent : nest.extents) points *= extent;
+      from = 0, to = std::max<std::int64_t>(points, 1) - 1;
+    }
     low = std::min(low, from), high = std::max(high, to);
   };
   for (const loop::Access& access : nest.accesses) add(access);
@@ -204,6 +218,7 @@ class Walk {
       : plan_(plan),
         model_(model),
         team_(cost::with_caches_of_team(model, workers)),
+        workers_(workers),
         has_team_(workers > 1),
         pieces_(plan),
         codes_(plan),
@@ -245,9 +260,18 @@ class Walk {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel) take_code(step);
       take_data(step);
+      order_.pass(about_ns(step));
       if (step.kind != Step::Kind::loop) continue;
       for (int iteration = 0; iteration < 2; ++iteration) take(loop_of(step).steps);
     }
+  }
+
+  /// What a step takes on one worker, by its arithmetic and its bytes alone.
+  double about_ns(const Step& step) const {
+    constexpr double share_of_peak = 0.7;
+    const double flops_per_ns =
+        2 * model_.fma_per_cycle * model_.machine.lanes(4) / model_.cycle * share_of_peak;
+    return step.flops / flops_per_ns + step.bytes / model_.read[2];
   }
 
   /// The first level holds instructions alone; the others share them with the data.
@@ -262,7 +286,8 @@ class Walk {
         residency.bytes[0] = code_order_.bytes(code);
       } else {
         const double away = order_.distance(first_code_ + code);
-        cost::add_found(residency, away / longer, code_order_.bytes(code), model_, 1);
+        cost::add_found(residency, away / longer, code_order_.bytes(code), model_, 1,
+                        order_.age(first_code_ + code));
       }
     }
     code_order_.touch(code);
@@ -284,8 +309,9 @@ class Walk {
         for (std::size_t piece = range.first + at * count / longest; piece < end; ++piece) {
           if (notes_) {
             const double distance = order_.distance(piece), bytes = order_.bytes(piece);
-            cost::add_found(found[k], distance, bytes, model_, 0);
-            if (has_team_) cost::add_found(of_team[k], distance, bytes, team_, 0);
+            const double age = order_.age(piece);
+            cost::add_found(found[k], distance, bytes, model_, 0, age);
+            if (has_team_) cost::add_found(of_team[k], distance, bytes, team_, 0, age / workers_);
           }
           order_.touch(piece);
         }
@@ -298,6 +324,7 @@ class Walk {
   const Plan& plan_;
   const cost::MachineModel& model_;
   const cost::MachineModel team_;
+  const int workers_;
   const bool has_team_;
   const Pieces pieces_;
   const Codes codes_;

@@ -2,6 +2,8 @@
 // written to a level comes on top of what is read from it.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "cost/measure_kernels.hpp"
 #include "cost/overlap.hpp"
 #include "cost/zen5.hpp"
@@ -102,9 +104,9 @@ cost::MachineModel model_of_zen2() {
   return cost::preset_for(facts, {codegen::Isa::avx2, "", ""});
 }
 
-/// y[i] = the sum of `planes` arrays of 8192 elements; a guard that x[i] exists, where asked for.
-loop::Kernel sum_of_planes(int planes, bool guarded = false) {
-  constexpr std::int64_t elements = 8192;
+/// y[i] = the sum of `planes` arrays of so many elements; a guard that x[i] exists, where asked
+/// for.
+loop::Kernel sum_of_planes(int planes, bool guarded = false, std::int64_t elements = 8192) {
   loop::Nest nest;
   nest.extents = {elements};
   nest.parallel_dims = 1;
@@ -128,6 +130,38 @@ TEST(CacheCost, MapsOfMoreValuesThanRegistersSpill) {
     return cost::predict(sum_of_planes(planes), {}, zen2, 1).compute;
   };
   EXPECT_GT(compute(36) / compute(12), 1.5 * 36 / 12);
+}
+
+TEST(CacheCost, WhatNobodyTouchesForLongComesFromMemory) {
+  const Plan plan = layers(4, 8);
+  const auto from_memory = [&](double forgotten) {
+    cost::MachineModel model = cost::model_of_zen5();
+    model.forgotten = forgotten;
+    const Whereabouts where = whereabouts(plan, model);
+    double bytes = 0;
+    for (const auto& [step, found] : where.data)
+      for (const cost::Residency& one : found) bytes += one.bytes[3];
+    return bytes;
+  };
+  EXPECT_EQ(from_memory(std::numeric_limits<double>::infinity()), 0);
+  EXPECT_GT(from_memory(1e6), 0);
+  EXPECT_GT(from_memory(1e3), from_memory(1e6));
+}
+
+TEST(CacheCost, RowsThatDataNamesLeaveTheOthersOfTheirTableUntouched) {
+  Graph graph;
+  const Value table = graph.param("table", f32, {100000, 64});
+  const Value at = graph.input("at", i64, {4});
+  const Value x = graph.input("x", f32, {4, 64});
+  graph.output("y", exp(x));
+  graph.output("rows", gather(table, at, 0));
+  BuildOptions options;
+  options.target = cost::zen5_target;
+  options.model = cost::model_of_zen5();
+  const Plan plan = build_plan(flatten(graph).value(), options).value();
+  const Whereabouts where = whereabouts(plan, options.model);
+  for (const auto& [step, found] : where.data)
+    for (const cost::Residency& one : found) EXPECT_EQ(one.bytes[2] + one.bytes[3], 0);
 }
 
 TEST(CacheCost, GuardsAlongLanesTakeLongerWithoutMasks) {
