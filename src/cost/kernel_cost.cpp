@@ -268,7 +268,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   if (workers > 1) time.memory += work.crossing * share / model.other_core;
   time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
                   lines_ns(work, work.lone_lines, overlap.lone_line) +
-                  lines_ns(work, work.turned_lines, overlap.turned_line)) *
+                  lines_ns(work, work.turned_lines, overlap.turned_line) +
+                  lines_ns(work, work.further_lines, overlap.further_line) + work.crowded) *
                  share;
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +

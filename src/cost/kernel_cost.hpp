@@ -46,14 +46,16 @@ struct KernelWork {
   double jumps = 0;                            ///< rows whose place only data tells
   double turned_lines = 0;                     ///< cache lines that turned tiles read and write
   double lone_lines = 0;                       ///< cache lines that do not follow each other
-  double first = 0;                            ///< ns until the first bytes are there
-  double crossing = 0;    ///< bytes that come out of another core's cache with several workers
-  double copied = 0;      ///< ns that every worker spends anew (panels copied by each)
-  double beside = 1;      ///< share of compute during which far data still arrives
-  double far_beside = 1;  ///< share of the time of bytes from memory that is beside compute, too
-  double power = 3;       ///< of the p-norm in which instructions and streams add up
-  double b_share = 1;     ///< of a contraction's B: the part that is read
-  double code_lines = 8;  ///< cache lines of code that a call runs through
+  double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
+  double crowded = 0;        ///< ns that lines take which share too few sets of L1
+  double first = 0;          ///< ns until the first bytes are there
+  double crossing = 0;       ///< bytes that come out of another core's cache with several workers
+  double copied = 0;         ///< ns that every worker spends anew (panels copied by each)
+  double beside = 1;         ///< share of compute during which far data still arrives
+  double far_beside = 1;     ///< share of the time of bytes from memory that is beside compute, too
+  double power = 3;          ///< of the p-norm in which instructions and streams add up
+  double b_share = 1;        ///< of a contraction's B: the part that is read
+  double code_lines = 8;     ///< cache lines of code that a call runs through
 };
 
 /// residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it fits.

@@ -29,7 +29,8 @@ class NestCost : public NestLines {
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
     if (turning_) work.turned_lines += turned_lines();
-    if (plan_.levels == 0) work.lone_lines += lines_of_many_streams();
+    if (plan_.levels == 0) work.further_lines += lines_of_many_streams();
+    if (plan_.levels == 0 && !turning_) work.crowded += overlap_.crowded_line * crowded_lines();
   }
 
   void add_flops_to(KernelWork& work) const {
@@ -91,6 +92,10 @@ class NestCost : public NestLines {
       body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared *
                   (1 - masked);
       body.alu += model_.gather_lane_ns * plan_.lanes * masked * shared;
+    } else if (store && overlap_.store_lane > 0 && (lanes_differ || std::abs(stride) > 1)) {
+      // A store of one lane goes through in one step.
+      body.alu += overlap_.store_lane * model_.cycle * plan_.lanes * shared;
+      accesses = plan_.lanes * model_.stores_per_cycle;
     } else if (lanes_differ || std::abs(stride) > 1) {
       const double crowded = store || lanes_differ || !plan_.turned.empty()
                                  ? 0

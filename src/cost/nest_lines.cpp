@@ -1,7 +1,9 @@
 // Lines of the cache under the accesses of nests.
 #include "cost/nest_lines.hpp"
 
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace rlx::cost {
 
@@ -118,9 +120,32 @@ double NestLines::turned_lines() const {
 
 double NestLines::lines_of_many_streams() const {
   const double streams = static_cast<double>(nest_.accesses.size() + nest_.stores.size());
-  const double further = std::max(0.0, streams - overlap_.streams) * overlap_.waited_streams;
+  const double further = std::max(0.0, streams - overlap_.streams);
   constexpr double element = 4;
   return further * points_of((codegen::DimSet{1} << plan_.rank()) - 1) * element / line_bytes;
+}
+
+double NestLines::crowded_lines() const {
+  constexpr std::int64_t page = 4096;  // of L1: from one line of a set to the next
+  const double ways = static_cast<double>(model_.cache_bytes[0]) / page;
+  // Streams of a buffer by the set in which they begin; how buffers lie to each other is not known.
+  std::map<std::pair<std::int32_t, std::int64_t>, double> begins;
+  std::set<std::pair<std::int32_t, std::int64_t>> seen;
+  double vector_bytes = 0;
+  const auto add = [&](const loop::Access& access) {
+    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1) return;
+    if (!seen.insert({access.buffer, access.offset}).second) return;
+    const auto size =
+        static_cast<std::int64_t>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+    begins[{access.buffer, (access.offset * size % page + page) % page / line_bytes}] += 1;
+    vector_bytes = std::max(vector_bytes, plan_.lanes * static_cast<double>(size));
+  };
+  for (const loop::Access& access : nest_.accesses) add(access);
+  for (const loop::Store& store : nest_.stores) add(store.access);
+  double crowded = 0;
+  for (const auto& [begin, streams] : begins) crowded += std::max(0.0, streams - ways);
+  const double points = points_of((codegen::DimSet{1} << nest_.parallel_dims) - 1);
+  return crowded * points / plan_.lanes * vector_bytes / line_bytes;
 }
 
 void NestLines::widen(Lines& lines, double apart_bytes, double count, double inside_bytes,

@@ -36,6 +36,8 @@ class NestLines : public NestView {
   double turned_lines() const;
   /// Lines of a map's streams beyond those that a core fetches ahead at once.
   double lines_of_many_streams() const;
+  /// Lines of streams that run through the same sets of L1 as more others than a set has ways.
+  double crowded_lines() const;
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
   /// that jumps most.
   double broken_rows(double rows) const;

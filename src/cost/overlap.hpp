@@ -59,9 +59,16 @@ struct Overlap {
   /// Stores, and loads, for a value of a map that finds no register free; and registers that an
   /// operation's result needs beside those of what is loaded and stored.
   double spills = 0, live_results = 0;
-  /// Streams of a map that a core fetches ahead at once, and the part of the lines of further ones
-  /// that somebody waits for.
-  double streams = 8, waited_streams = 0;
+  /// Cycles in which a lane is taken out of its register and stored alone; 0: as one is read, by a
+  /// store of a register's width.
+  double store_lane = 0;
+  /// Streams of a map that a core fetches ahead at once, and ns more for a line of further ones, by
+  /// level.
+  double streams = 8;
+  std::array<double, level_count> further_line{};
+  /// ns more for a line of a map's stream where more streams than a set of L1 has ways run through
+  /// the same sets: what was fetched ahead, or is being written, is driven out before its turn.
+  double crowded_line = 0;
   /// ns for a line that nothing fetched ahead, by level.
   std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
   /// ns more for a line that turned tiles read or write in pieces, by level.
@@ -103,7 +110,7 @@ inline Overlap overlap_of(const MachineModel& model) {
             .spills = 1.2,
             .live_results = 0.3,
             .streams = 12,
-            .waited_streams = 0.6,
+            .further_line = {0, 0.03, 0.36, 1.8},
             .lone_line = {0, 0.05, 0.6, 3},
             .turned_line = {0, 0.27, 0.8, 0.8},
             .turned_ways = 7,
@@ -116,7 +123,11 @@ inline Overlap overlap_of(const MachineModel& model) {
           .far_beside = 0.8,
           .vector_start = 0.1,
           .of_team = 0.07,
-          .of_one = 0.1};
+          .of_one = 0.1,
+          .store_lane = 1.5,
+          .streams = 12,
+          .further_line = {0, 0, 0, 1.2},
+          .crowded_line = 0.8};
 }
 
 }  // namespace rlx::cost

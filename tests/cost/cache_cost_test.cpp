@@ -104,6 +104,11 @@ cost::MachineModel model_of_zen2() {
   return cost::preset_for(facts, {codegen::Isa::avx2, "", ""});
 }
 
+cost::MachineModel model_of_zen4() {
+  const codegen::CpuFacts facts{codegen::CpuFacts::Vendor::amd, 25, 0x11, {}};
+  return cost::preset_for(facts, cost::zen5_target);
+}
+
 /// y[i] = the sum of `planes` arrays of so many elements; a guard that x[i] exists, where asked
 /// for.
 loop::Kernel sum_of_planes(int planes, bool guarded = false, std::int64_t elements = 8192) {
@@ -130,6 +135,18 @@ TEST(CacheCost, MapsOfMoreValuesThanRegistersSpill) {
     return cost::predict(sum_of_planes(planes), {}, zen2, 1).compute;
   };
   EXPECT_GT(compute(36) / compute(12), 1.5 * 36 / 12);
+}
+
+TEST(CacheCost, StreamsThatShareSetsOfTheFirstLevelTakeLonger) {
+  const cost::MachineModel zen4 = model_of_zen4();
+  const auto crowded = [&](int planes, std::int64_t elements) {
+    return cost::work_of(sum_of_planes(planes, false, elements), {}, zen4).crowded;
+  };
+  // Planes of whole pages begin in the same set, which holds eight lines.
+  EXPECT_EQ(crowded(8, 8192), 0);
+  EXPECT_GT(crowded(16, 8192), 0);
+  EXPECT_GT(crowded(32, 8192), 2 * crowded(16, 8192));
+  EXPECT_EQ(crowded(32, 8192 + 16), 0);
 }
 
 TEST(CacheCost, WhatNobodyTouchesForLongComesFromMemory) {
