@@ -81,7 +81,7 @@ class CpuBackend final : public Backend {
       return {true, "rows put together by expert, generated kernels for a few rows"};
     if (recurrent_cell(node.op)) {
       const auto layout = plan::recurrent_layout(graph, node, weight_only_nodes(graph));
-      if (layout.ok()) return {true, "a kernel that walks over the steps"};
+      if (layout.ok()) return {true, "a kernel that walks over the steps, or makes one of them"};
       return {false, "its body is a loop: " + layout.error().message};
     }
     return {false, "its body fuses"};
