@@ -199,9 +199,8 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     work.items = static_cast<double>(plan.items());
     add_traffic(work, kernel, residencies, model);
   } else {
-    // R comes in one piece, too.
     add_traffic(work, kernel, residencies, model);
-    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= panel_time[level];
+    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= recurrent_time[level];
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
   }
   work.code_lines = code_lines_of(kernel);

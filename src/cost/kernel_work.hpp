@@ -9,6 +9,8 @@ namespace rlx::cost {
 /// Time of reading panels once, each register needed at once, beside that of the streams of nests;
 /// by level.
 inline constexpr std::array<double, level_count> panel_time{1, 1.15, 0.8, 1};
+/// The same of R, of which a recurrence reads a panel of each gate side by side.
+inline constexpr std::array<double, level_count> recurrent_time{1, 1.15, 1.15, 1};
 
 /// Cycles that the next row waits where a store under a mask covers what it loads.
 inline constexpr double masked_wait_cycles = 22;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/llvm/recurrence_plan.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/touched.hpp"
 
@@ -44,26 +45,16 @@ bool pays_in_steps(const loop::Kernel& walk, const MachineModel& model, int thre
 
 void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineModel& model) {
   const auto d = [](std::int64_t value) { return static_cast<double>(value); };
-  const double panels = std::ceil(d(r.units) / d(r.panel_width));
-  const std::int64_t most = model.machine.registers == 32 ? 4 : 2;
-  std::int64_t rows = std::min(r.batch, most);
-  for (std::int64_t even = rows; even > 1 && r.batch > most; --even) {
-    if (r.batch % even == 0) {
-      rows = even;
-      break;
-    }
-  }
-  const bool is_step = r.step_buffer >= 0;
-  const double sides = !is_step && r.directions == 2 && panels == 1 && rows <= 2 ? 2 : 1;
-  const double blocks = std::ceil(d(r.batch) / d(rows));
-  const double steps = is_step ? 1 : d(r.steps);
-  work.items = is_step ? d(r.directions) * panels : d(r.directions) / sides * blocks;
-  const double walks = d(r.directions) * blocks * steps;
+  const codegen::RecurrencePlan plan(r, model.machine);
+  const double panels = d(plan.panels), rows = d(plan.rows), sides = d(plan.sides);
+  const double steps = plan.is_step ? 1 : d(r.steps);
+  const double walks = d(r.directions) * d(plan.blocks) * steps;
+  work.items = d(plan.items);
   // Products: a column of R is read once for the rows of a block.
-  const double sums = d(r.gates) * d(rows);
-  const double chains = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
+  const std::int64_t products = r.gates * plan.rows;
+  const double sums = d(products), chains = d(codegen::RecurrencePlan::chains(products));
   const double multiply = sums / model.fma_per_cycle;
-  const double loads = (d(r.gates) + d(rows)) / model.loads_per_cycle;
+  const double loads = (d(r.gates) + rows) / model.loads_per_cycle;
   const double latency = model.fma_latency / chains / sides;
   const double step = std::max({multiply, loads, latency}) * model.cycle;
   work.compute += walks * panels * d(r.units) * step;
@@ -72,19 +63,21 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
     cell += node.op == ScalarOp::load ? model.cycle : node_ns(node, r.nodes, model);
     flops += 1;
   }
-  work.compute += walks * panels * d(rows) * cell;
-  work.overhead += walks * ((is_step ? 0 : model.recurrent_step) + panels * model.loop) / sides;
+  work.compute += walks * panels * rows * cell;
+  work.overhead +=
+      walks * ((plan.is_step ? 0 : model.recurrent_step) + panels * model.loop) / sides;
   work.overhead += work.items * model.item;
   work.flops +=
       d(r.directions) * d(r.batch) * steps * d(r.units) * (2 * d(r.gates) * d(r.units) + flops);
-  if (is_step) return;
+  if (plan.is_step) return;
   // R is read anew at every step.
   const double r_bytes = d(r.gates) * d(r.units) * panels * d(r.panel_width) * 4;
   if (r_bytes <= 0.8 * d(model.cache_bytes[0])) return;
-  const double again = panel_time[1] * (walks - d(r.directions)) * r_bytes;
   Residency found;
-  add_found(found, r_bytes, again, model, r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1);
-  for (std::size_t level = 1; level < level_count; ++level) work.read[level] += found.bytes[level];
+  add_found(found, r_bytes, (walks - d(r.directions)) * r_bytes, model,
+            r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1);
+  for (std::size_t level = 1; level < level_count; ++level)
+    work.read[level] += recurrent_time[level] * found.bytes[level];
 }
 
 }  // namespace rlx::cost

@@ -279,10 +279,9 @@ class Predictor {
   }
 
   cost::KernelTime loop_time(const LoopPlan& loop) const {
-    using cost::loop_barriers;
     const double trips = loop.trips >= 0 ? static_cast<double>(loop.trips) : assumed_trips;
     const bool team = std::any_of(loop.steps.begin(), loop.steps.end(), shares);
-    const double trip = model_.loop_trip + (team ? loop_barriers * model_.barrier : 0);
+    const double trip = model_.loop_trip + (team ? cost::loop_barriers * model_.barrier : 0);
     const double ns = trips * (total_of(loop.steps, model_) + trip);
     return {.ns = ns, .compute = ns};
   }

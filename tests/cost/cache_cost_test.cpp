@@ -6,7 +6,7 @@
 
 #include "cost/measure_kernels.hpp"
 #include "cost/overlap.hpp"
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"
@@ -99,16 +99,6 @@ TEST(CacheCost, LanesWhoseLinesShareAFewSetsOfTheFirstLevelComeFromTheSecond) {
   EXPECT_LT(time(8, 1024), 1.2 * time(8, 1040));
 }
 
-cost::MachineModel model_of_zen2() {
-  const codegen::CpuFacts facts{codegen::CpuFacts::Vendor::amd, 23, 0x31, {}};
-  return cost::preset_for(facts, {codegen::Isa::avx2, "", ""});
-}
-
-cost::MachineModel model_of_zen4() {
-  const codegen::CpuFacts facts{codegen::CpuFacts::Vendor::amd, 25, 0x11, {}};
-  return cost::preset_for(facts, cost::zen5_target);
-}
-
 /// y[i] = the sum of `planes` arrays of so many elements; a guard that x[i] exists, where asked
 /// for.
 loop::Kernel sum_of_planes(int planes, bool guarded = false, std::int64_t elements = 8192) {
@@ -130,7 +120,7 @@ loop::Kernel sum_of_planes(int planes, bool guarded = false, std::int64_t elemen
 }
 
 TEST(CacheCost, MapsOfMoreValuesThanRegistersSpill) {
-  const cost::MachineModel zen2 = model_of_zen2();
+  const cost::MachineModel zen2 = cost::model_of_zen2();
   const auto compute = [&](int planes) {
     return cost::predict(sum_of_planes(planes), {}, zen2, 1).compute;
   };
@@ -138,7 +128,7 @@ TEST(CacheCost, MapsOfMoreValuesThanRegistersSpill) {
 }
 
 TEST(CacheCost, StreamsThatShareSetsOfTheFirstLevelTakeLonger) {
-  const cost::MachineModel zen4 = model_of_zen4();
+  const cost::MachineModel zen4 = cost::model_of_zen4();
   const auto crowded = [&](int planes, std::int64_t elements) {
     return cost::work_of(sum_of_planes(planes, false, elements), {}, zen4).crowded;
   };
@@ -186,7 +176,7 @@ TEST(CacheCost, GuardsAlongLanesTakeLongerWithoutMasks) {
     return cost::predict(sum_of_planes(2, true), {}, model, 1).compute /
            cost::predict(sum_of_planes(2), {}, model, 1).compute;
   };
-  EXPECT_GT(more(model_of_zen2()), 2 * more(cost::model_of_zen5()));
+  EXPECT_GT(more(cost::model_of_zen2()), 2 * more(cost::model_of_zen5()));
 }
 
 /// Depthwise 3x3 windows over 16 channels of 16 rows and `columns`, from planes where asked for;
@@ -217,7 +207,7 @@ loop::Kernel windows(std::int64_t columns, bool planes, bool divides) {
 TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
   const auto of_a_column = [](std::int64_t columns) {
     const double compute =
-        cost::predict(windows(columns, true, false), {}, model_of_zen2(), 1).compute;
+        cost::predict(windows(columns, true, false), {}, cost::model_of_zen2(), 1).compute;
     return compute / static_cast<double>(columns);
   };
   EXPECT_LT(of_a_column(14), 0.7 * of_a_column(28));
@@ -233,17 +223,17 @@ TEST(CacheCost, TurnedTilesWaitForLinesThatTheyTakeInPieces) {
   nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
   nest.stores = {{{.buffer = 1, .strides = {200, 1}}, 0}};
   turned.body = nest;
-  const cost::KernelWork work = cost::work_of(turned, {}, model_of_zen2());
+  const cost::KernelWork work = cost::work_of(turned, {}, cost::model_of_zen2());
   EXPECT_EQ(work.turned_lines, 2 * 128 * 200 * 4 / 64);
-  EXPECT_EQ(cost::work_of(sum_of_planes(1), {}, model_of_zen2()).turned_lines, 0);
-  const double told = cost::time_of(work, model_of_zen2(), 1).memory;
+  EXPECT_EQ(cost::work_of(sum_of_planes(1), {}, cost::model_of_zen2()).turned_lines, 0);
+  const double told = cost::time_of(work, cost::model_of_zen2(), 1).memory;
   cost::KernelWork whole = work;
   whole.turned_lines = 0;
-  EXPECT_LT(cost::time_of(whole, model_of_zen2(), 1).memory, told);
+  EXPECT_LT(cost::time_of(whole, cost::model_of_zen2(), 1).memory, told);
 }
 
 TEST(CacheCost, DivisionsBehindWindowsWorkBesideTheirSums) {
-  for (const cost::MachineModel& model : {model_of_zen2(), cost::model_of_zen5()}) {
+  for (const cost::MachineModel& model : {cost::model_of_zen2(), cost::model_of_zen5()}) {
     const auto compute = [&](bool divides) {
       return cost::predict(windows(32, false, divides), {}, model, 1).compute;
     };
@@ -255,7 +245,7 @@ TEST(CacheCost, DivisionsBehindWindowsWorkBesideTheirSums) {
 TEST(CacheCost, PanelsHideBehindInstructionsBetterThanStreamsOfMaps) {
   // Where both take as long, less of either shows the better they overlap.
   const auto shown = [](const loop::Kernel& kernel) {
-    const cost::MachineModel zen2 = model_of_zen2();
+    const cost::MachineModel zen2 = cost::model_of_zen2();
     cost::KernelWork work = cost::work_of(kernel, {}, zen2);
     work.read = {0, 1e6 * zen2.read[1], 0, 0};
     work.compute = 1e6, work.beside = 1;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/measure_kernels.hpp"
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 
 namespace rlx::cost {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"

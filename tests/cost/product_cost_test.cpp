@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 
 namespace rlx::cost {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cost/measure_kernels.hpp"
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cost/zen5.hpp"
+#include "cost/presets.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::plan {

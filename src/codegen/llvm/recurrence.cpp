@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/cancel_buffer.hpp"
+#include "codegen/llvm/recurrence_plan.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
 namespace rlx::codegen {
@@ -22,18 +23,24 @@ class RecurrenceEmitter {
         r_(recurrence),
         cancel_(cancel_buffer_of(emitter.kernel)),
         lanes_(static_cast<unsigned>(recurrence.panel_width)),
-        panels_((r_.units + r_.panel_width - 1) / r_.panel_width),
         early_(r_.late_input < 0 ? r_.gates : r_.early_gates),
-        rows_(rows_of_items()),
-        sides_(is_step() || r_.directions == 1 || panels_ > 1 || rows_ > 2 ? 1 : 2) {}
+        plan_(recurrence, emitter.machine),
+        panels_(plan_.panels),
+        rows_(plan_.rows),
+        sides_(plan_.sides) {}
 
-  KernelShape emit() { return is_step() ? emit_one_step() : emit_walks(); }
+  KernelShape emit() {
+    if (plan_.is_step) {
+      emit_one_step();
+      return {plan_.items, 0};
+    }
+    emit_walks();
+    return {plan_.items, scratch_rows() * sides_ * rows_ * row_bytes()};
+  }
 
  private:
-  bool is_step() const { return r_.step_buffer >= 0; }
-
-  KernelShape emit_walks() {
-    const std::int64_t blocks = (r_.batch + rows_ - 1) / rows_, rest = r_.batch % rows_;
+  void emit_walks() {
+    const std::int64_t blocks = plan_.blocks, rest = r_.batch % rows_;
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) {
       directions_ = {emitter_.i64(0), emitter_.i64(1)};
       if (sides_ == 1) directions_ = {b_.CreateUDiv(item, emitter_.i64(blocks))};
@@ -44,24 +51,13 @@ class RecurrenceEmitter {
       emitter_.when(whole, [&] { emit_rows(first, rows_); });
       emitter_.when(b_.CreateNot(whole), [&] { emit_rows(first, rest); });
     });
-    return {r_.directions / sides_ * blocks, scratch_rows() * sides_ * rows_ * row_bytes()};
-  }
-
-  /// Rows share what is read of R: as many as the registers hold products of, an even split if any.
-  std::int64_t rows_of_items() const {
-    const std::int64_t most = emitter_.machine.registers == 32 ? 4 : 2;
-    if (r_.batch <= most) return r_.batch;
-    for (std::int64_t rows = most; rows > 1; --rows) {
-      if (r_.batch % rows == 0) return rows;
-    }
-    return most;
   }
 
   // ---- scratch: rows of all units, padded to whole panels --------------------------------------
 
   /// From a row of state 0 to the next: of scratch, or of the memory that a step finds it in.
   std::int64_t row_bytes() const {
-    return is_step() ? r_.stores[0].access.strides[1] * 4 : panels_ * r_.panel_width * 4;
+    return plan_.is_step ? r_.stores[0].access.strides[1] * 4 : panels_ * r_.panel_width * 4;
   }
   std::int64_t states() const { return static_cast<std::int64_t>(r_.next.size()); }
   /// State 0 twice (old and new), the other states, the late input, the early products.
@@ -252,7 +248,7 @@ class RecurrenceEmitter {
 
   // ---- one step -----
 
-  KernelShape emit_one_step() {
+  void emit_one_step() {
     number_ = b_.CreateAlignedLoad(b_.getInt64Ty(),
                                    emitter_.buffers[static_cast<std::size_t>(r_.step_buffer)],
                                    llvm::Align(8));
@@ -266,7 +262,6 @@ class RecurrenceEmitter {
       emitter_.when(b_.CreateNot(is_whole),
                     [&] { emit_panel(panel, tail_mask(emitter_, emitter_.i64(rest), lanes_)); });
     });
-    return {r_.directions * panels_, 0};
   }
 
   /// All rows, so that they read the panel's part of R from a near cache.
@@ -293,7 +288,8 @@ class RecurrenceEmitter {
 
   Value* read_state(std::int64_t state, std::int64_t row, Value* panel, Value* mask,
                     Value* first_state) {
-    if (!is_step()) return load_panel(state == 0 ? first_state : other_state(state), row, panel);
+    if (!plan_.is_step)
+      return load_panel(state == 0 ? first_state : other_state(state), row, panel);
     if (state == 0)
       return emit_load(emitter_, f32, place(first_state, row, panel), 1, lanes_, mask);
     const loop::Access& from = r_.last[static_cast<std::size_t>(state)];
@@ -302,7 +298,7 @@ class RecurrenceEmitter {
 
   void keep_state(Value* value, std::int64_t state, std::int64_t row, Value* panel, Value* mask,
                   Value* first_state) {
-    if (!is_step())
+    if (!plan_.is_step)
       return store_panel(value, state == 0 ? first_state : other_state(state), row, panel);
     const loop::Access& to = r_.last[static_cast<std::size_t>(state)];
     const auto store = [&] {
@@ -390,8 +386,7 @@ class RecurrenceEmitter {
   std::vector<Values> products(std::int64_t first, std::int64_t last, Value* direction,
                                Value* input, Value* panel) {
     const std::int64_t gates = last - first, sums = gates * rows_of_side_;
-    // Several sums of each product where few products would wait for each other's additions.
-    const std::int64_t chains = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
+    const std::int64_t chains = RecurrencePlan::chains(sums);
     constexpr std::int64_t run = 4, straight = 16;
     const std::int64_t gate_bytes = panels_ * r_.units * r_.panel_width * 4;
     Value* matrix =
@@ -459,17 +454,15 @@ class RecurrenceEmitter {
   const loop::Recurrence& r_;
   const std::int32_t cancel_;  ///< its cancel buffer
   const unsigned lanes_;
-  const std::int64_t panels_;
   const std::int64_t early_;  ///< gates that multiply state 0
-  const std::int64_t rows_;   ///< of one item
-  /// Directions of one item. Short steps of both directions fill each other's waits.
-  const std::int64_t sides_;
-  Value* number_ = nullptr;                 ///< of the step that a call makes
-  std::int64_t rows_of_side_ = 0;           ///< of the item under construction
-  std::int64_t rows_here_ = 0;              ///< of all its sides, one side after another
-  Values directions_, steps_, next_steps_;  ///< by side
-  Values row_numbers_;                      ///< by row: of the batch
-  std::vector<Values> row_addresses_;       ///< by row: of the accesses, then of the stores
+  const RecurrencePlan plan_;
+  const std::int64_t panels_, rows_, sides_;  ///< of the plan
+  Value* number_ = nullptr;                   ///< of the step that a call makes
+  std::int64_t rows_of_side_ = 0;             ///< of the item under construction
+  std::int64_t rows_here_ = 0;                ///< of all its sides, one side after another
+  Values directions_, steps_, next_steps_;    ///< by side
+  Values row_numbers_;                        ///< by row: of the batch
+  std::vector<Values> row_addresses_;         ///< by row: of the accesses, then of the stores
   std::vector<std::vector<PartialAddress>> step_addresses_;
 };
 

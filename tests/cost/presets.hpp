@@ -1,4 +1,4 @@
-// The preset of Zen 5 with AVX-512, whatever the machine of the test has.
+// Presets of processors, whatever the machine of the test has.
 #pragma once
 
 #include "codegen/host_target.hpp"
@@ -7,12 +7,21 @@
 namespace rlx::cost {
 
 inline const codegen::Target zen5_target{codegen::Isa::avx512, "", ""};
+inline const codegen::Target zen2_target{codegen::Isa::avx2, "", ""};
 
 inline MachineModel model_of_zen5() {
   codegen::CpuFacts facts;
   facts.vendor = codegen::CpuFacts::Vendor::amd;
   facts.family = 26;
   return preset_for(facts, zen5_target);
+}
+
+inline MachineModel model_of_zen4() {
+  return preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x11, {}}, zen5_target);
+}
+
+inline MachineModel model_of_zen2() {
+  return preset_for({codegen::CpuFacts::Vendor::amd, 23, 0x31, {}}, zen2_target);
 }
 
 }  // namespace rlx::cost

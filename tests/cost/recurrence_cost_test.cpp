@@ -1,0 +1,78 @@
+// Which recurrent layers walk over their steps in one kernel, and which make them one by one.
+#include <gtest/gtest.h>
+
+#include "cost/presets.hpp"
+#include "cost/touched.hpp"
+#include "plan/build.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+struct Layer {
+  std::int64_t units = 512, batch = 1, steps = 32;
+  Direction direction = Direction::forward;
+  bool linear_before_reset = true;
+};
+
+/// The plan of a GRU.
+Plan plan_of(const Layer& layer, int threads) {
+  const auto& [units, batch, steps, direction, linear_before_reset] = layer;
+  const std::int64_t directions = direction == Direction::bidirectional ? 2 : 1;
+  Graph graph;
+  const Value x = graph.input("x", f32, {steps, batch, 16});
+  const Value w = graph.param("w", f32, {directions, 3 * units, 16});
+  const Value r = graph.param("r", f32, {directions, 3 * units, units});
+  const op::Gru gru{.direction = direction, .linear_before_reset = linear_before_reset};
+  graph.output("y", graph.add(Op(gru), Values{x, w, r})[0]);
+  BuildOptions options;
+  options.target = cost::zen5_target;
+  options.model = cost::model_of_zen4();
+  options.threads = threads;
+  return build_plan(flatten(graph).value(), options).value();
+}
+
+TEST(RecurrenceCost, ThreadsShareTheStepsOfLargeLayers) {
+  const Plan plan = plan_of({}, 2);
+  ASSERT_EQ(plan.loops.size(), 1u);
+  EXPECT_EQ(plan.loops[0].trips, 32);
+  ASSERT_EQ(plan.loops[0].steps.size(), 1u);
+  EXPECT_EQ(plan.loops[0].steps[0].threads, 2);
+}
+
+TEST(RecurrenceCost, OneThreadHasNobodyToShareWith) { EXPECT_TRUE(plan_of({}, 1).loops.empty()); }
+
+TEST(RecurrenceCost, SmallLayersDoNotPayForBarriers) {
+  EXPECT_TRUE(plan_of({.units = 16}, 2).loops.empty());
+  EXPECT_TRUE(plan_of({.units = 64, .direction = Direction::bidirectional}, 2).loops.empty());
+}
+
+TEST(RecurrenceCost, RowsThatFillTheThreadsAlreadyShareTheWork) {
+  EXPECT_TRUE(plan_of({.units = 256, .batch = 8}, 2).loops.empty());
+}
+
+TEST(RecurrenceCost, StepsThatCannotBeMadeAloneAreNotAsked) {
+  EXPECT_TRUE(plan_of({.steps = 1}, 2).loops.empty());
+  EXPECT_TRUE(plan_of({.linear_before_reset = false}, 2).loops.empty());
+}
+
+// Inputs and outputs lie side by side for all steps; R is read anew.
+TEST(RecurrenceCost, AStepTouchesItsOwnPartAlone) {
+  const Plan plan = plan_of({}, 2);
+  ASSERT_EQ(plan.loops.size(), 1u);
+  const loop::Kernel& step = plan.kernels[static_cast<std::size_t>(plan.loops[0].steps[0].index)];
+  const auto& r = std::get<loop::Recurrence>(step.body);
+  const auto whole = [&](std::int32_t buffer) {
+    const loop::Buffer& all = step.buffers[static_cast<std::size_t>(buffer)];
+    return static_cast<double>(all.elements) * static_cast<double>(size_of(all.dtype));
+  };
+  const auto touched = [&](std::int32_t buffer) {
+    return cost::touched_bytes(step, static_cast<std::size_t>(buffer));
+  };
+  EXPECT_EQ(touched(r.r_buffer), whole(r.r_buffer));
+  for (const std::int32_t buffer : {r.accesses[0].buffer, r.stores[0].access.buffer})
+    EXPECT_EQ(touched(buffer), whole(buffer) / 32);
+}
+
+}  // namespace
+}  // namespace rlx::plan
