@@ -2,10 +2,13 @@
 // infinity (Lavin and Gray, arXiv 1509.09308): what its passes and ops share.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace rlx::op {
@@ -18,6 +21,22 @@ namespace rlx::op {
 /// with outputs 2, of which the results are i16, four times as large: G has halves.
 struct WinogradFilters {
   std::int64_t outputs = 2;  ///< 2 or 4
+};
+
+/// Made by the same pass: the points B^T d B of every tile d of n x n pixels, n = outputs + 2, of
+/// channels-last images x [N, H, W, C] whose tiles begin `outputs` pixels apart: H and W are whole
+/// multiples of it, and 2 more. The result [n * n, N * tiles, C] is what winograd_filters multiply.
+/// f32; or i16 with outputs 2.
+struct WinogradImage {
+  std::int64_t outputs = 2;  ///< 2 or 4
+};
+
+/// Made by the same pass: A^T m A for the products m [n * n, N * rows * columns, K] of every tile,
+/// n = outputs + 2, put together: images [N, rows * outputs, columns * outputs, K]. f32; or i32
+/// with outputs 2, 2^winograd::integer_shift times the convolution's sums.
+struct WinogradOutputs {
+  std::int64_t outputs = 2;            ///< 2 or 4
+  std::int64_t rows = 1, columns = 1;  ///< of tiles in an image
 };
 
 }  // namespace rlx::op
@@ -56,5 +75,110 @@ inline std::vector<double> polynomial(std::span<const double> magnitudes, std::s
 inline std::vector<double> polynomial(std::span<const double> magnitudes) {
   return polynomial(magnitudes, magnitudes.size());
 }
+
+/// An arithmetic type's product with a factor of a transform.
+template <class V>
+V times(double factor, const V& x) {
+  if constexpr (std::is_arithmetic_v<V>) return static_cast<V>(static_cast<V>(factor) * x);
+  else return x * factor;
+}
+
+/// The transforms of images and results for values of a type V: numbers, or expressions of a
+/// kernel.
+template <class V>
+class Transforms {
+ public:
+  using Line = std::vector<V>;
+  using Square = std::vector<Line>;
+
+  explicit Transforms(std::int64_t outputs) : magnitudes_(winograd::magnitudes(outputs)) {}
+
+  /// B^T d B of a tile of the image.
+  Square image(const Square& d) const {
+    return both_ways(d, [&](const Line& line) { return image_points(line); });
+  }
+
+  /// A^T m A of the products of a tile.
+  Square outputs(const Square& m) const {
+    return both_ways(m, [&](const Line& line) { return output_points(line); });
+  }
+
+ private:
+  /// B^T d. The row of a point x holds the coefficients of the product of all (t - y) for the other
+  /// points y; those of p and -p have the same even and odd parts. Zero takes the first even part
+  /// along, infinity the last odd one.
+  Line image_points(const Line& d) const {
+    Line pairs;
+    std::optional<V> zero, infinity;
+    for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
+      const double p = magnitudes_[i];
+      const std::vector<double> others = polynomial(magnitudes_, i);
+      const V even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
+      if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
+      if (i + 1 == magnitudes_.size()) infinity = plus(evaluated(others, d, 3), -p * p, odd);
+      pairs.push_back(plus(even, p, odd));
+      pairs.push_back(plus(even, -p, odd));
+    }
+    Line points{*zero};
+    points.insert(points.end(), pairs.begin(), pairs.end());
+    points.push_back(*infinity);
+    return points;
+  }
+
+  /// A^T m, the outputs: output i is the sum of x^i m over the points x.
+  Line output_points(const Line& m) const {
+    const std::size_t outputs = 2 * magnitudes_.size();
+    Line even, odd;  // of p and -p
+    for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
+      even.push_back(plus(m[k], 1, m[k + 1]));
+      odd.push_back(plus(m[k], -1, m[k + 1]));
+    }
+    Line results;
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const Line& pairs = i % 2 == 0 ? even : odd;
+      const auto factor = [&](std::size_t k) {
+        return std::pow(magnitudes_[k], static_cast<double>(i));
+      };
+      V sum = scaled(factor(0), pairs[0]);
+      for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
+      if (i == 0) sum = plus(sum, 1, m[0]);
+      if (i + 1 == outputs) sum = plus(sum, 1, m.back());
+      results.push_back(sum);
+    }
+    return results;
+  }
+
+  /// The transform along the columns, then along the rows.
+  template <class Transform>
+  static Square both_ways(const Square& square, const Transform& transform) {
+    Square half, whole;
+    for (std::size_t j = 0; j < square.size(); ++j) {
+      Line column;
+      for (const Line& row : square) column.push_back(row[j]);
+      const Line made = transform(column);
+      half.resize(made.size());
+      for (std::size_t i = 0; i < made.size(); ++i) half[i].push_back(made[i]);
+    }
+    for (const Line& row : half) whole.push_back(transform(row));
+    return whole;
+  }
+
+  static V scaled(double factor, const V& x) { return factor == 1 ? x : times(factor, x); }
+
+  /// sum + factor * x.
+  static V plus(const V& sum, double factor, const V& x) {
+    return static_cast<V>(factor < 0 ? sum - scaled(-factor, x) : sum + scaled(factor, x));
+  }
+
+  /// The polynomial, whose last coefficient is 1, with d[first + 2k] for z^k.
+  static V evaluated(const std::vector<double>& polynomial, const Line& d, std::size_t first) {
+    std::size_t k = polynomial.size() - 1;
+    V sum = d[first + 2 * k];
+    while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
+    return sum;
+  }
+
+  const std::span<const double> magnitudes_;
+};
 
 }  // namespace rlx::winograd

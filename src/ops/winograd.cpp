@@ -1,8 +1,9 @@
-// The filters of Winograd's convolutions.
+// Winograd's convolutions: their filters, and the transforms of images and results.
 #include "graph/winograd.hpp"
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -176,8 +177,206 @@ struct Rules<op::WinogradFilters> {
 };
 RLX_OP(op::WinogradFilters, "conv")
 
+namespace {
+
+/// Counts the additions and multiplications of a transform.
+struct Counted {
+  std::shared_ptr<int> count;
+  friend Counted operator+(const Counted& a, const Counted&) { return ++*a.count, a; }
+  friend Counted operator-(const Counted& a, const Counted&) { return ++*a.count, a; }
+  friend Counted operator*(const Counted& a, double) { return ++*a.count, a; }
+};
+
+/// Operations of the transform of one tile, in both directions.
+double operations_of_tile(std::int64_t outputs, bool of_image) {
+  const auto side = static_cast<std::size_t>(outputs + taps - 1);
+  const Counted none{std::make_shared<int>(0)};
+  const winograd::Transforms<Counted>::Square tile(side, {side, none});
+  const winograd::Transforms<Counted> transforms(outputs);
+  of_image ? transforms.image(tile) : transforms.outputs(tile);
+  return *none.count;
+}
+
+/// 2, or 4 with floats.
+Status check_outputs(std::string_view name, std::int64_t outputs, DType dtype, DType integers) {
+  if (dtype != DType::f32 && dtype != integers)
+    return bad_input("The operand of {} is of f32 or {}, not {}.", name, name_of(integers),
+                     name_of(dtype));
+  if (outputs != 2 && (outputs != 4 || dtype != DType::f32))
+    return bad_input("The outputs ({}) of {} are 2, or 4 with an operand of f32.", outputs, name);
+  return {};
+}
+
+/// A square of `side` x `side` values of T at data[offset + i * row + j * column].
+template <class T>
+typename winograd::Transforms<T>::Square square_at(const T* data, std::int64_t side,
+                                                   std::int64_t row, std::int64_t column) {
+  typename winograd::Transforms<T>::Square square;
+  for (std::int64_t i = 0; i < side; ++i) {
+    square.emplace_back();
+    for (std::int64_t j = 0; j < side; ++j) square.back().push_back(data[i * row + j * column]);
+  }
+  return square;
+}
+
+template <class T>
+void put_square(const typename winograd::Transforms<T>::Square& square, T* data, std::int64_t row,
+                std::int64_t column) {
+  for (std::size_t i = 0; i < square.size(); ++i) {
+    for (std::size_t j = 0; j < square[i].size(); ++j)
+      data[static_cast<std::int64_t>(i) * row + static_cast<std::int64_t>(j) * column] =
+          square[i][j];
+  }
+}
+
+/// Calls visit(number, image, row, column, channel) for every tile and channel.
+template <class Visit>
+void for_each_tile(std::int64_t images, std::int64_t rows, std::int64_t columns,
+                   std::int64_t channels, const Visit& visit) {
+  for (std::int64_t tile = 0; tile < images * rows * columns; ++tile) {
+    for (std::int64_t c = 0; c < channels; ++c)
+      visit(tile, tile / columns / rows, tile / columns % rows, tile % columns, c);
+  }
+}
+
+}  // namespace
+
+template <>
+struct Rules<op::WinogradImage> {
+  using A = op::WinogradImage;
+  static constexpr std::string_view name = "winograd_image";
+  static constexpr Arity arity{1, 1};
+  static constexpr OpTraits traits{};
+  static constexpr auto fields = std::tuple{field("outputs", &A::outputs)};
+
+  static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
+    const Type& x = args[0];
+    RLX_TRY(check_outputs(name, a.outputs, x.dtype, DType::i16));
+    if (x.rank() != 4 || !x.is_static())
+      return bad_input("The operand of {} is of images [N, H, W, C] of known dims, not {}.", name,
+                       x.text());
+    const Dims dims = x.dims();
+    const auto tiles = [&](std::size_t axis) { return (dims[axis] - taps + 1) / a.outputs; };
+    for (const std::size_t axis : {1u, 2u}) {
+      if (dims[axis] < a.outputs + taps - 1 || tiles(axis) * a.outputs + taps - 1 != dims[axis])
+        return bad_input("The images {} of {} are no whole tiles of ({}) outputs and 2.", x.text(),
+                         name, a.outputs);
+    }
+    const std::int64_t side = a.outputs + taps - 1;
+    return std::vector<Type>{
+        Type{x.dtype, {Dim(side * side), Dim(dims[0] * tiles(1) * tiles(2)), Dim(dims[3])}}};
+  }
+
+  static Status eval(const A& a, const EvalArgs& args) {
+    if (args.in(0).dtype == DType::i16) return points_of<std::int16_t>(a, args);
+    return points_of<float>(a, args);
+  }
+
+  template <class T>
+  static Status points_of(const A& a, const EvalArgs& args) {
+    const auto& dims = args.in(0).dims;
+    const auto& points = args.out(0).dims;
+    const std::int64_t side = a.outputs + taps - 1, line = dims[2] * dims[3];
+    const auto* from = reinterpret_cast<const T*>(args.in(0).data);
+    auto* to = reinterpret_cast<T*>(args.out(0).data);
+    const std::int64_t point = points[1] * points[2];
+    const winograd::Transforms<T> transforms(a.outputs);
+    for_each_tile(
+        dims[0], (dims[1] - taps + 1) / a.outputs, (dims[2] - taps + 1) / a.outputs, dims[3],
+        [&](auto tile, auto image, auto row, auto column, auto c) {
+          const T* first =
+              from +
+              ((image * dims[1] + row * a.outputs) * dims[2] + column * a.outputs) * dims[3] + c;
+          put_square<T>(transforms.image(square_at(first, side, line, dims[3])),
+                        to + tile * dims[3] + c, side * point, point);
+        });
+    return {};
+  }
+
+  static OpCost cost(const A& a, std::span<const Type* const> inputs,
+                     std::span<const Type> results) {
+    const Dims points = results[0].dims();
+    const auto tiles = static_cast<double>(points[1] * points[2]);
+    return {operations_of_tile(a.outputs, true) * tiles, bytes_of(inputs, results)};
+  }
+
+  static std::vector<Sample> samples() {
+    return {{.op = A{}, .inputs = {Type{DType::f32, {1, 6, 4, 19}}}},
+            {.op = A{4}, .inputs = {Type{DType::f32, {2, 6, 10, 3}}}, .tolerance = 1e-4},
+            {.op = A{}, .inputs = {Type{DType::i16, {2, 4, 8, 5}}}}};
+  }
+};
+RLX_OP(op::WinogradImage, "conv")
+
+template <>
+struct Rules<op::WinogradOutputs> {
+  using A = op::WinogradOutputs;
+  static constexpr std::string_view name = "winograd_outputs";
+  static constexpr Arity arity{1, 1};
+  static constexpr OpTraits traits{};
+  static constexpr auto fields = std::tuple{field("outputs", &A::outputs), field("rows", &A::rows),
+                                            field("columns", &A::columns)};
+
+  static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
+    const Type& m = args[0];
+    RLX_TRY(check_outputs(name, a.outputs, m.dtype, DType::i32));
+    const std::int64_t side = a.outputs + taps - 1, tiles = a.rows * a.columns;
+    if (a.rows < 1 || a.columns < 1)
+      return bad_input("The tiles ({}, {}) of {} are at least one.", a.rows, a.columns, name);
+    if (m.rank() != 3 || !m.is_static() || m.dims()[0] != side * side || m.dims()[1] % tiles != 0)
+      return bad_input("The operand of {} is [{}, images * {}, K] of known dims, not {}.", name,
+                       side * side, tiles, m.text());
+    return std::vector<Type>{Type{m.dtype,
+                                  {Dim(m.dims()[1] / tiles), Dim(a.rows * a.outputs),
+                                   Dim(a.columns * a.outputs), m.shape[2]}}};
+  }
+
+  static Status eval(const A& a, const EvalArgs& args) {
+    if (args.in(0).dtype == DType::i32) return images_of<std::int32_t>(a, args);
+    return images_of<float>(a, args);
+  }
+
+  template <class T>
+  static Status images_of(const A& a, const EvalArgs& args) {
+    const auto& points = args.in(0).dims;
+    const auto& dims = args.out(0).dims;
+    const std::int64_t side = a.outputs + taps - 1, line = dims[2] * dims[3];
+    const auto* from = reinterpret_cast<const T*>(args.in(0).data);
+    auto* to = reinterpret_cast<T*>(args.out(0).data);
+    const std::int64_t point = points[1] * points[2];
+    const winograd::Transforms<T> transforms(a.outputs);
+    for_each_tile(
+        dims[0], a.rows, a.columns, dims[3],
+        [&](auto tile, auto image, auto row, auto column, auto k) {
+          const T* first = from + tile * dims[3] + k;
+          put_square<T>(
+              transforms.outputs(square_at(first, side, side * point, point)),
+              to + ((image * dims[1] + row * a.outputs) * dims[2] + column * a.outputs) * dims[3] +
+                  k,
+              line, dims[3]);
+        });
+    return {};
+  }
+
+  static OpCost cost(const A& a, std::span<const Type* const> inputs,
+                     std::span<const Type> results) {
+    const auto tiles =
+        static_cast<double>(results[0].elements()) / static_cast<double>(a.outputs * a.outputs);
+    return {operations_of_tile(a.outputs, false) * tiles, bytes_of(inputs, results)};
+  }
+
+  static std::vector<Sample> samples() {
+    return {{.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
+            {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
+            {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}}};
+  }
+};
+RLX_OP(op::WinogradOutputs, "conv")
+
 OpList winograd_ops() {
-  static const OpInfo* const list[] = {&info_of<op::WinogradFilters>()};
+  static const OpInfo* const list[] = {&info_of<op::WinogradFilters>(),
+                                       &info_of<op::WinogradImage>(),
+                                       &info_of<op::WinogradOutputs>()};
   return list;
 }
 

@@ -6,9 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <optional>
 
 #include "graph/narrow_products.hpp"
 #include "passes/channel_maps.hpp"
@@ -33,165 +30,10 @@ constexpr Tiles tile_sizes[] = {{2, 21.3e3}, {4, 137.4e3}};
 /// hundreds of nodes, which take milliseconds to plan.
 constexpr double least_work = 200e6;
 
-using Square = std::vector<Values>;
 using Finish = std::function<Result<Value>(Value)>;
-
-/// The transforms of tiles, along one axis.
-class Transforms {
- public:
-  explicit Transforms(Graph& graph, std::int64_t outputs)
-      : graph_(graph), magnitudes_(winograd::magnitudes(outputs)) {}
-
-  /// B^T d, the image. The row of a point x holds the coefficients of the product of all (t - y)
-  /// for the other points y; those of p and -p have the same even and odd parts. Zero takes the
-  /// first even part along, infinity the last odd one: so each half of the points is one kernel,
-  /// which reads the image once.
-  Values image_points(const Values& d) {
-    Values pairs;
-    std::optional<Value> zero, infinity;
-    for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
-      const double p = magnitudes_[i];
-      const std::vector<double> others = winograd::polynomial(magnitudes_, i);
-      const Value even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
-      if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
-      if (i + 1 == magnitudes_.size()) infinity = plus(evaluated(others, d, 3), -p * p, odd);
-      pairs.push_back(plus(even, p, odd));
-      pairs.push_back(plus(even, -p, odd));
-    }
-    Values points{*zero};
-    points.insert(points.end(), pairs.begin(), pairs.end());
-    points.push_back(*infinity);
-    return points;
-  }
-
-  /// A^T m, the outputs: output i is the sum of x^i m over the points x.
-  Values output_points(const Values& m) {
-    const std::size_t outputs = 2 * magnitudes_.size();
-    Values even, odd;  // of p and -p
-    for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
-      even.push_back(m[k] + m[k + 1]);
-      odd.push_back(m[k] - m[k + 1]);
-    }
-    Values results;
-    for (std::size_t i = 0; i < outputs; ++i) {
-      const Values& pairs = i % 2 == 0 ? even : odd;
-      const auto factor = [&](std::size_t k) {
-        return std::pow(magnitudes_[k], static_cast<double>(i));
-      };
-      Value sum = times(factor(0), pairs[0]);
-      for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
-      if (i == 0) sum = sum + m[0];
-      if (i + 1 == outputs) sum = sum + m.back();
-      results.push_back(sum);
-    }
-    return results;
-  }
-
- private:
-  Value times(double factor, Value x) {
-    if (factor == 1) return x;
-    const auto [known, is_new] = factors_.try_emplace(factor);
-    if (is_new) known->second = graph_.constant(DType::f32, factor);
-    return x * known->second;
-  }
-  /// sum + factor * x.
-  Value plus(Value sum, double factor, Value x) {
-    return factor < 0 ? sum - times(-factor, x) : sum + times(factor, x);
-  }
-  /// The polynomial, whose first coefficient is 1, with d[first + 2k] for z^k.
-  Value evaluated(const std::vector<double>& polynomial, const Values& d, std::size_t first) {
-    std::size_t k = polynomial.size() - 1;
-    Value sum = d[first + 2 * k];
-    while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
-    return sum;
-  }
-
-  Graph& graph_;
-  const std::span<const double> magnitudes_;
-  std::map<double, Value> factors_;
-};
-
-/// The transform along the columns, then along the rows.
-template <class Transform>
-Square both_ways(const Square& square, const Transform& transform) {
-  Square half;
-  for (std::size_t j = 0; j < square.size(); ++j) {
-    Values column;
-    for (const Values& row : square) column.push_back(row[j]);
-    const Values made = transform(column);
-    half.resize(made.size());
-    for (std::size_t i = 0; i < made.size(); ++i) half[i].push_back(made[i]);
-  }
-  Square whole;
-  for (const Values& row : half) whole.push_back(transform(row));
-  return whole;
-}
 
 bool all_are(const Axes& axes, std::int64_t value) {
   return std::ranges::all_of(axes, [=](std::int64_t axis) { return axis == value; });
-}
-
-/// What the rewrite needs to know of a convolution.
-struct Sizes {
-  std::int64_t outputs;                         ///< rows and columns of a tile of the result
-  std::int64_t images, in, out, height, width;  ///< of the result
-  std::int64_t image_height, image_width, top, left;
-  std::int64_t side() const { return outputs + taps - 1; }
-  std::int64_t down() const { return (height + outputs - 1) / outputs; }
-  std::int64_t across() const { return (width + outputs - 1) / outputs; }
-};
-
-/// [n * n, images * tiles, C]: the points of every tile of the image.
-Value tiles(Value x, const Sizes& s, Transforms& transforms) {
-  const std::int64_t bottom = s.down() * s.outputs + taps - 1 - s.image_height - s.top;
-  const std::int64_t right = s.across() * s.outputs + taps - 1 - s.image_width - s.left;
-  // An axis of size 1 in front: the points lie side by side along it.
-  const Value image = unsqueeze(pad(x, {0, s.top, s.left, 0}, {0, bottom, right, 0}), {0});
-  Square d;
-  for (std::int64_t i = 0; i < s.side(); ++i) {
-    Values row;
-    for (std::int64_t j = 0; j < s.side(); ++j) {
-      row.push_back(slice(image, {0, 0, i, j, 0},
-                          {1, s.images, i + (s.down() - 1) * s.outputs + 1,
-                           j + (s.across() - 1) * s.outputs + 1, s.in},
-                          {1, 1, s.outputs, s.outputs, 1}));
-    }
-    d.push_back(std::move(row));
-  }
-  Values all;
-  for (const Values& row :
-       both_ways(d, [&](const Values& line) { return transforms.image_points(line); }))
-    all.insert(all.end(), row.begin(), row.end());
-  return reshape(concat(all, 0),
-                 {Dim(s.side() * s.side()), Dim(s.images * s.down() * s.across()), Dim(s.in)});
-}
-
-/// The result [N, H, W, K] of the products [n * n, images * tiles, K], its parts finished.
-Result<Value> assembled(Value products, const Sizes& s, Transforms& transforms,
-                        const Finish& finish) {
-  const Value points = reshape(products, {Dim(s.side() * s.side() * s.images), Dim(s.down()),
-                                          Dim(1), Dim(s.across()), Dim(1), Dim(s.out)});
-  Square m;
-  for (std::int64_t i = 0; i < s.side(); ++i) {
-    Values row;
-    for (std::int64_t j = 0; j < s.side(); ++j) {
-      const std::int64_t first = (i * s.side() + j) * s.images;
-      row.push_back(slice(points, {first, 0, 0, 0, 0, 0},
-                          {first + s.images, s.down(), 1, s.across(), 1, s.out}));
-    }
-    m.push_back(std::move(row));
-  }
-  Values rows;
-  for (Values& row :
-       both_ways(m, [&](const Values& line) { return transforms.output_points(line); })) {
-    for (Value& part : row) {
-      RLX_ASSIGN(part, finish(part));
-    }
-    rows.push_back(concat(row, 4));
-  }
-  const Value whole = reshape(concat(rows, 2), {Dim(s.images), Dim(s.down() * s.outputs),
-                                                Dim(s.across() * s.outputs), Dim(s.out)});
-  return slice(whole, {0, 0, 0, 0}, {s.images, s.height, s.width, s.out});
 }
 
 /// What a product of integers reads: x of cast(x, i32).
@@ -219,36 +61,36 @@ Value stored_below(Value w) {
 /// The convolution by tiles of outputs x outputs, what follows it done by `finish`.
 Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t outputs,
                         const Finish& finish) {
+  Graph& graph = x.graph();
   const Dims image = x.type().dims(), filter = w.type().dims();
   const auto low = [&](std::size_t i) { return conv.pad_low.empty() ? 0 : conv.pad_low[i]; };
   const auto high = [&](std::size_t i) { return conv.pad_high.empty() ? 0 : conv.pad_high[i]; };
-  const Sizes s{.outputs = outputs,
-                .images = image[0],
-                .in = image[3],
-                .out = filter[3],
-                .height = image[1] + low(0) + high(0) - taps + 1,
-                .width = image[2] + low(1) + high(1) - taps + 1,
-                .image_height = image[1],
-                .image_width = image[2],
-                .top = low(0),
-                .left = low(1)};
-  Graph& graph = x.graph();
-  const bool integers = is_integer(x.dtype());
+  const std::int64_t height = image[1] + low(0) + high(0) - taps + 1,
+                     width = image[2] + low(1) + high(1) - taps + 1,
+                     rows = (height + outputs - 1) / outputs,
+                     columns = (width + outputs - 1) / outputs;
+  // Whole tiles, the last of which reach behind the image.
+  const auto tiles = [&](const Value& pixels) {
+    const std::int64_t bottom = rows * outputs + taps - 1 - image[1] - low(0),
+                       right = columns * outputs + taps - 1 - image[2] - low(1);
+    return graph.add_one(op::WinogradImage{outputs},
+                         {pad(pixels, {0, low(0), low(1), 0}, {0, bottom, right, 0})});
+  };
   const auto points_of = [&](const Value& filters) {
     return graph.add_one(op::WinogradFilters{outputs}, {transpose(filters, {3, 2, 0, 1})});
   };
-  Transforms transforms(graph, outputs);
-  if (!integers) {
-    return assembled(matmul(tiles(x, s, transforms), points_of(stored_below(w))), s, transforms,
-                     finish);
-  }
+  // What follows is done before the last tiles are cut, behind the transform in one kernel.
+  const auto finished = [&](const Value& products) -> Result<Value> {
+    Value y = graph.add_one(op::WinogradOutputs{outputs, rows, columns}, {products});
+    if (is_integer(y.dtype()))
+      y = graph.add_one(op::ShiftRight{}, {y, graph.constant(i32, winograd::integer_shift)});
+    RLX_ASSIGN(y, finish(y));
+    return slice(y, {0, 0, 0, 0}, {image[0], height, width, filter[3]});
+  };
+  if (!is_integer(x.dtype())) return finished(matmul(tiles(x), points_of(stored_below(w))));
   // Transforms of what is widened, in i16, and products of these; fits_integers has their bounds.
-  const Value images = tiles(narrow(x), s, transforms),
-              filters = points_of(stored_below(narrow(w)));
-  return assembled(matmul(cast(images, i32), cast(filters, i32)), s, transforms, [&](Value sums) {
-    const Value shift = graph.constant(i32, winograd::integer_shift);
-    return finish(graph.add_one(op::ShiftRight{}, {sums, shift}));
-  });
+  const Value images = tiles(narrow(x)), filters = points_of(stored_below(narrow(w)));
+  return finished(matmul(cast(images, i32), cast(filters, i32)));
 }
 
 /// Products of i16 by tiles of 2x2: points of the image are sums of four elements, those of the

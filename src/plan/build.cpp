@@ -21,6 +21,7 @@ Result<Plan> PlanBuilder::run() {
     switch (region.kind) {
       case Region::Kind::nest: RLX_TRY(add_nest(region)); break;
       case Region::Kind::window: RLX_TRY(add_window(region)); break;
+      case Region::Kind::tiles: add_tiles(region); break;
       case Region::Kind::contraction: RLX_TRY(add_contraction(region)); break;
       case Region::Kind::recurrence: add_recurrence(region); break;
       case Region::Kind::concat: add_concat(region); break;

@@ -115,7 +115,8 @@ class Planner {
       return;
     candidate.score = question(candidate.from, candidate.into, candidate.kind).score_ns;
     const Region::Kind kind = graph_.region(candidate.into).kind;
-    candidate.rank = kind == Region::Kind::contraction ? 2 : kind == Region::Kind::window ? 1 : 0;
+    const bool windows = kind == Region::Kind::window || kind == Region::Kind::tiles;
+    candidate.rank = kind == Region::Kind::contraction ? 2 : windows ? 1 : 0;
     candidate.from_version = version(candidate.from);
     candidate.into_version = version(candidate.into);
     queue_.push(candidate);

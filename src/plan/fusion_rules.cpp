@@ -19,9 +19,13 @@ bool is_copy(const RegionGraph& graph, const Region& region) {
 }
 
 bool is_loops(const RegionGraph& graph, const Region& region) {
-  const bool kind = region.kind == Region::Kind::nest || region.kind == Region::Kind::window ||
-                    region.kind == Region::Kind::contraction;
-  return kind && !is_copy(graph, region);
+  switch (region.kind) {
+    case Region::Kind::nest:
+    case Region::Kind::window:
+    case Region::Kind::tiles:
+    case Region::Kind::contraction: return !is_copy(graph, region);
+    default: return false;
+  }
 }
 
 Dims row_dims(const Region& region) {
@@ -103,7 +107,7 @@ bool fits_after(const RegionGraph& graph, const Region& producer, const Region& 
   } else {
     const bool row_producer =
         !makes_rows && producer.kind == Region::Kind::nest && producer.dims == row_dims(consumer);
-    if (producer.kind == Region::Kind::window) return false;
+    if (producer.kind == Region::Kind::window || producer.kind == Region::Kind::tiles) return false;
     if (producer.dims != consumer.dims && !row_producer) return false;
     if (makes_rows && producer.reduced != consumer.reduced) return false;
     if (producer.kind == Region::Kind::contraction &&

@@ -63,11 +63,16 @@ ScalarValue ExpressionBuilder::load(loop::Access access, DType dtype) {
                        .index = static_cast<std::int32_t>(accesses_.size() - 1)});
 }
 
+loop::Access ExpressionBuilder::access(std::int32_t buffer, std::int64_t offset,
+                                       const std::vector<std::int64_t>& strides, bool written) {
+  for (std::size_t axis = 0; axis < origin_.size(); ++axis) offset += origin_[axis] * strides[axis];
+  return {.buffer = buffers_.number(buffer, written), .offset = offset, .strides = map_(strides)};
+}
+
 loop::Access ExpressionBuilder::access_of(ValueId id, bool written) {
   const Located located = locate_(id);
-  return {.buffer = buffers_.number(located.buffer, written),
-          .offset = located.view.offset,
-          .strides = map_(broadcast_strides(located.view, dims_))};
+  return access(located.buffer, located.view.offset, broadcast_strides(located.view, dims_),
+                written);
 }
 
 ScalarValue ExpressionBuilder::operand(ValueId id) {
@@ -140,17 +145,13 @@ ScalarValue ExpressionBuilder::gather(const Node& node) {
   }
   ScalarValue position = values_.contains(node.inputs[1])
                              ? values_.at(node.inputs[1])
-                             : load({.buffer = buffers_.number(ids.buffer, false),
-                                     .offset = ids.view.offset,
-                                     .strides = map_(index_strides)},
+                             : load(access(ids.buffer, ids.view.offset, index_strides, false),
                                     graph_.type(node.inputs[1]).dtype);
   position = builder_.cast(position, i64);
   uses_indices_ = true;
-  loop::Access access{.buffer = buffers_.number(x.buffer, false),
-                      .offset = x.view.offset,
-                      .strides = map_(x_strides)};
-  access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
-  return load(std::move(access), node.results[0].dtype);
+  loop::Access picked = access(x.buffer, x.view.offset, x_strides, false);
+  picked.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  return load(std::move(picked), node.results[0].dtype);
 }
 
 // result[i, j] = x[index[i, j], j] for axis 0, and so on.
@@ -163,11 +164,9 @@ ScalarValue ExpressionBuilder::gather_elements(const Node& node) {
   strides[axis] = 0;
   uses_indices_ = true;
   const ScalarValue position = builder_.cast(operand(node.inputs[1]), i64);
-  loop::Access access{.buffer = buffers_.number(x.buffer, false),
-                      .offset = x.view.offset,
-                      .strides = map_(strides)};
-  access.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
-  return load(std::move(access), node.results[0].dtype);
+  loop::Access picked = access(x.buffer, x.view.offset, strides, false);
+  picked.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  return load(std::move(picked), node.results[0].dtype);
 }
 
 // result[b..., i..., inner...] = x[b..., index[b..., i..., :], inner...]
@@ -182,59 +181,53 @@ ScalarValue ExpressionBuilder::gather_nd(const Node& node) {
   for (std::size_t i = batches + depth; i < x.view.dims.size(); ++i)
     x_strides[leading + i - batches - depth] = x.view.strides[i];
   uses_indices_ = true;
-  loop::Access access{.buffer = buffers_.number(x.buffer, false),
-                      .offset = x.view.offset,
-                      .strides = map_(x_strides)};
+  loop::Access picked = access(x.buffer, x.view.offset, x_strides, false);
   for (std::size_t k = 0; k < depth; ++k) {
-    loop::Access index{
-        .buffer = buffers_.number(ids.buffer, false),
-        .offset = ids.view.offset + static_cast<std::int64_t>(k) * ids.view.strides.back(),
-        .strides = map_(index_strides)};
+    const std::int64_t first =
+        ids.view.offset + static_cast<std::int64_t>(k) * ids.view.strides.back();
+    loop::Access index = access(ids.buffer, first, index_strides, false);
     const ScalarValue position =
         builder_.cast(load(std::move(index), graph_.type(node.inputs[1]).dtype), i64);
-    access.indirect.push_back(
+    picked.indirect.push_back(
         {position.id(), x.view.strides[batches + k], x.view.dims[batches + k]});
   }
-  return load(std::move(access), node.results[0].dtype);
+  return load(std::move(picked), node.results[0].dtype);
 }
 
 // result[i...] = x[clamp(start, 0, dim - size) + i...]
 ScalarValue ExpressionBuilder::dynamic_slice(const Node& node) {
   const Located x = locate_(node.inputs[0]);
   uses_indices_ = true;
-  loop::Access access{.buffer = buffers_.number(x.buffer, false),
-                      .offset = x.view.offset,
-                      .strides = map_(x.view.strides)};
+  loop::Access picked = access(x.buffer, x.view.offset, x.view.strides, false);
   for (std::size_t i = 0; i < x.view.dims.size(); ++i) {
     const std::int64_t last = x.view.dims[i] - dims_[i];
     if (last == 0) continue;
     const ScalarValue start = builder_.cast(operand(node.inputs[1 + i]), i64);
     const ScalarValue inside = scalar::min(scalar::max(start, 0.0), static_cast<double>(last));
-    access.indirect.push_back({inside.id(), x.view.strides[i], x.view.dims[i]});
+    picked.indirect.push_back({inside.id(), x.view.strides[i], x.view.dims[i]});
   }
-  return load(std::move(access), node.results[0].dtype);
+  return load(std::move(picked), node.results[0].dtype);
 }
 
 ScalarValue ExpressionBuilder::padded(const Node& node) {
   const auto* pad = node.op.as<op::Pad>();
   const Located x = locate_(node.inputs[0]);
-  loop::Access access{.buffer = buffers_.number(x.buffer, false),
-                      .offset = x.view.offset,
-                      .strides = map_(x.view.strides)};
+  loop::Access inside = access(x.buffer, x.view.offset, x.view.strides, false);
   for (std::size_t i = 0; i < dims_.size(); ++i) {
-    access.offset -= pad->low[i] * x.view.strides[i];
+    inside.offset -= pad->low[i] * x.view.strides[i];
     if (pad->low[i] <= 0 && pad->high[i] <= 0) continue;
     std::vector<std::int64_t> unit(dims_.size(), 0);
     unit[i] = 1;
-    access.guards.push_back(
-        {.offset = -pad->low[i], .extent = x.view.dims[i], .coefficients = map_(unit)});
+    const std::int64_t start = origin_.empty() ? 0 : origin_[i];
+    inside.guards.push_back(
+        {.offset = start - pad->low[i], .extent = x.view.dims[i], .coefficients = map_(unit)});
   }
   if (node.inputs.size() > 1 && node.inputs[1].node >= 0) {
     const Tensor& fill = graph_.node(node.inputs[1]).op.as<op::Constant>()->value;
     const ScalarDatum datum = load_datum(fill.dtype(), fill.data(), 0);
-    access.fill = is_float(fill.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
+    inside.fill = is_float(fill.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
   }
-  return load(std::move(access), node.results[0].dtype);
+  return load(std::move(inside), node.results[0].dtype);
 }
 
 ScalarValue ExpressionBuilder::reduction(const Node& node) {

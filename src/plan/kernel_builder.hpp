@@ -53,6 +53,12 @@ class ExpressionBuilder {
 
   /// Nodes whose expressions are evaluated where they are read.
   void recompute(std::vector<std::int32_t> nodes) { recomputed_ = std::move(nodes); }
+  /// From here on expressions are of the points `origin` behind those of the domain, over the
+  /// region's axes; none is known yet.
+  void move_to(Dims origin) {
+    origin_ = std::move(origin);
+    values_.clear();
+  }
   /// The value of an operand: an expression that is there or can be made, or a load.
   ScalarValue operand(ValueId id);
   /// Adds the node's expression.
@@ -62,6 +68,9 @@ class ExpressionBuilder {
   bool has(ValueId id) const { return values_.contains(id); }
   ScalarValue load(loop::Access access, DType dtype);
   loop::Access access_of(ValueId id, bool written);
+  /// Of a buffer from `offset` on, with these strides over the region's axes.
+  loop::Access access(std::int32_t buffer, std::int64_t offset,
+                      const std::vector<std::int64_t>& strides, bool written);
   loop::Store store(ValueId id);
   ScalarBuilder& builder() { return builder_; }
   bool uses_indices() const { return uses_indices_; }
@@ -83,6 +92,7 @@ class ExpressionBuilder {
   ScalarBuilder builder_;
   std::map<ValueId, ScalarValue> values_;
   std::vector<std::int32_t> recomputed_;
+  Dims origin_;  ///< empty: that of the region
   bool uses_indices_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "graph/winograd.hpp"
 
 namespace rlx::plan {
 namespace {
@@ -94,9 +95,11 @@ void Placement::spread_slices() {
     const std::int32_t region = regions_.region_of[i];
     if (region < 0) continue;
     const auto* concat = node.op.as<op::Concat>();
-    if (concat && concat->axis == 0 && std::ssize(node.inputs) > ways &&
-        crowds_sets(node.results[0]))
-      spread({static_cast<std::int32_t>(i), 0});
+    const bool makes_slices = (concat && concat->axis == 0 && std::ssize(node.inputs) > ways) ||
+                              node.op.is<op::WinogradImage>();
+    if (makes_slices && crowds_sets(node.results[0])) spread({static_cast<std::int32_t>(i), 0});
+    if (node.op.is<op::WinogradOutputs>() && crowds_sets(graph_.type(of(node.inputs[0]).base)))
+      spread(of(node.inputs[0]).base);
     for (const ValueId id : node.inputs) {
       if (id.node < 0 || of(id).base == id || !crowds_sets(graph_.type(of(id).base))) continue;
       read[of(id).base][region].insert(of(id).offset);

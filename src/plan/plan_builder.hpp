@@ -58,6 +58,10 @@ class PlanBuilder {
   ScalarValue depthwise_weight(const Node& root, const Region& region, const Domain& domain,
                                KernelBuffers& buffers, ExpressionBuilder& expression, bool narrow);
 
+  // build_tiles.cpp
+  /// A transform of Winograd's tiles: every point or pixel of a tile is made in one place.
+  void add_tiles(const Region& region);
+
   // build_contraction.cpp
   Status add_contraction(const Region& region);
   /// build_weight_rows.cpp: the same for one row times a weight that is read where it lies; false

@@ -11,6 +11,7 @@
 #include "graph/narrow_products.hpp"
 #include "graph/op_info.hpp"
 #include "graph/weight_only.hpp"
+#include "graph/winograd.hpp"
 #include "plan/build_recurrence.hpp"
 #include "plan/chain.hpp"
 #include "plan/fusion.hpp"
@@ -37,6 +38,7 @@ enum class Role {
   elementwise,
   reduction,
   window,
+  tiles,
   contraction,
   recurrence,
   concat,
@@ -182,6 +184,7 @@ class Formation {
       if (!is_depthwise(graph_, n, *conv)) return Role::contraction;
       return is_integer(n.results[0].dtype) ? Role::host : Role::window;
     }
+    if (n.op.is<op::WinogradImage>() || n.op.is<op::WinogradOutputs>()) return Role::tiles;
     if (const auto* pool = n.op.as<op::WindowReduce>();
         pool && pool->channels_last && pool->kind != Reduction::mean)
       return Role::window;
@@ -222,6 +225,7 @@ class Formation {
         fresh.reduced = reduced_axes(n);
         break;
       case Role::window: fresh.kind = Region::Kind::window; break;
+      case Role::tiles: fresh.kind = Region::Kind::tiles; break;
       case Role::contraction: fresh.kind = Region::Kind::contraction; break;
       case Role::recurrence: fresh.kind = Region::Kind::recurrence; break;
       case Role::concat: fresh.kind = Region::Kind::concat; break;

@@ -55,15 +55,16 @@ struct Region {
   enum class Kind : std::uint8_t {
     nest,         ///< elementwise ops, reductions over one set of axes
     window,       ///< a pool or depthwise convolution and what follows it
+    tiles,        ///< a transform of Winograd's tiles and what follows it
     contraction,  ///< a matmul or convolution and what follows it
     recurrence,   ///< an LSTM, GRU or RNN layer
     concat,       ///< copies of the parts that are not written in place
     host,         ///< one op, evaluated on the host
   };
   Kind kind = Kind::nest;
-  std::int32_t root = -1;           ///< contraction, window, recurrence: the node that is it
+  std::int32_t root = -1;           ///< contraction, window, tiles, recurrence: the node that is it
   std::vector<std::int32_t> nodes;  ///< ascending
-  Dims dims;     ///< of the full points (contraction, window: of the root's result)
+  Dims dims;     ///< of the full points (contraction, window, tiles: of the root's result)
   Axes reduced;  ///< axes of dims that the reductions run over; empty: none
   /// contraction: at most one other contraction, whose last value only this root reads, as its a.
   std::vector<Region> before;

@@ -1,0 +1,96 @@
+// Transforms of Winograd's tiles as kernels: what joins them, where their points lie, what they
+// compute.
+#include <gtest/gtest.h>
+
+#include "../passes/same_values.hpp"
+#include "graph/winograd.hpp"
+#include "plan/placement.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::plan {
+namespace {
+
+/// What a layer by points does behind its products, for [2, 8, 12, channels].
+using Behind = std::function<Value(Graph&, Value)>;
+
+Graph layer(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 10, 14, channels});
+  const std::int64_t points = (outputs + 2) * (outputs + 2);
+  const Value w = testing::weight(graph, {points, channels, channels}, 3);
+  const Value products = matmul(graph.add_one(op::WinogradImage{outputs}, {x}), w);
+  const Value y =
+      graph.add_one(op::WinogradOutputs{outputs, 8 / outputs, 12 / outputs}, {products});
+  graph.output("y", behind(graph, y));
+  return graph;
+}
+
+const Shape image{2, 8, 12, 19};
+
+Value residual(Graph& graph, Value y) {
+  const Value bias = testing::weight(graph, {19}, 5);
+  return relu(y + bias + graph.input("r", f32, image)) * graph.input("s", f32, {2, 1, 12, 1});
+}
+
+/// Values that kernels fetch at places that depend on the point, at each pixel of a tile.
+Value picked(Graph& graph, Value y) {
+  const Tensor rows = Tensor::of<std::int64_t>({8}, {2, 7, 4, 1, 6, 3, 0, 5});
+  const Value table = graph.input("t", f32, image);
+  const Value border = pad(graph.input("p", f32, {2, 5, 9, 19}), {0, 2, 1, 0}, {0, 1, 2, 0});
+  return y + gather(table, graph.constant(rows), 1) + border;
+}
+
+/// Both as programs of the device and evaluated node by node.
+void expect_computed(const Graph& graph, double tolerance) {
+  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  for (const bool apart : {false, true}) {
+    Session session(Device::cpu, {.threads = 2});
+    auto program = session.compile(graph, {.disable_fusion = apart}).value();
+    std::vector<NamedInput> named;
+    for (const IoInfo& input : program.inputs())
+      named.push_back({input.name, inputs[named.size()]});
+    const Outputs found = program.run(named).value();
+    const auto a = found[0].as<float>(), b = wanted[0].as<float>();
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+  }
+}
+
+TEST(Tiles, what_follows_at_the_same_pixels_joins_the_transform) {
+  const Graph graph = layer(4, 19, residual);
+  const FlatGraph flat = flatten(graph).value();
+  const Regions regions = form_regions(flat, {});
+  ASSERT_EQ(regions.list.size(), 3u);  // the image, the products, the outputs with their maps
+  EXPECT_EQ(regions.list[0].kind, Region::Kind::tiles);
+  EXPECT_EQ(regions.list[2].kind, Region::Kind::tiles);
+  EXPECT_GE(regions.list[2].nodes.size(), 5u);
+}
+
+TEST(Tiles, compute_what_the_reference_does) {
+  for (const std::int64_t outputs : {2, 4}) {
+    expect_computed(layer(outputs, 19, residual), 2e-3);
+    expect_computed(layer(outputs, 19, picked), 2e-3);
+    expect_computed(
+        layer(outputs, 19, [](Graph&, Value y) { return reduce(y, Reduction::sum, {3}); }), 5e-3);
+  }
+}
+
+TEST(Tiles, points_a_multiple_of_pages_apart_get_a_line_between_them) {
+  const auto gaps = [](std::int64_t channels) {
+    const Graph graph = layer(2, channels, [](Graph&, Value y) { return y; });
+    const FlatGraph flat = flatten(graph).value();
+    const Regions regions = form_regions(flat, {});
+    const Placement placement(flat, regions);
+    std::int64_t all = 0;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(flat.graph.nodes().size()); ++i)
+      all += placement.elements({i, 0}) - flat.graph.type({i, 0}).elements();
+    return all;
+  };
+  constexpr std::int64_t line = 16, points = 16;
+  EXPECT_EQ(gaps(128), 2 * points * line);  // 48 tiles: the points of the image, and the products
+  EXPECT_EQ(gaps(9), 0);
+}
+
+}  // namespace
+}  // namespace rlx::plan
