@@ -17,18 +17,8 @@ namespace {
 
 using winograd::taps;
 
-/// Tiles of outputs x outputs.
-struct Tiles {
-  std::int64_t outputs;
-  /// What they must win in a run: the transforms are hundreds of nodes, which take milliseconds to
-  /// plan. A few hundred runs give that back.
-  double worth_ns;
-};
-constexpr Tiles tile_sizes[] = {{2, 21.3e3}, {4, 137.4e3}};
-
-/// Operations of a direct sum that make larger tiles worth a question: their transforms are
-/// hundreds of nodes, which take milliseconds to plan.
-constexpr double least_work = 200e6;
+/// Outputs of a tile, along one axis.
+constexpr std::int64_t tile_sizes[] = {2, 4};
 
 using Finish = std::function<Result<Value>(Value)>;
 
@@ -140,11 +130,12 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   return result;
 }
 
-/// Operations of the direct sum.
-double direct_work(const Graph& graph, const Node& node) {
-  const Dims filter = graph.type(node.inputs[1]).dims();
-  return 2.0 * taps * taps * static_cast<double>(filter[2]) *
-         static_cast<double>(node.results[0].elements());
+/// What a run must win, so that some three hundred of them give back what planning and preparing
+/// the form took: a millisecond, and half a nanosecond for each byte of its weights.
+double worth_ns(const Type& filter, std::int64_t side) {
+  const auto bytes = static_cast<double>(filter.dims()[2] * filter.dims()[3] * side * side *
+                                         static_cast<std::int64_t>(size_of(f32)));
+  return (1e6 + 0.5 * bytes) / 300;
 }
 
 FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& conv) {
@@ -154,13 +145,13 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
   };
   FormQuestion asked{index, {{.what = "by the direct sum", .graph = form(0)}}};
   const bool integers = is_integer(node.results[0].dtype);
-  for (const Tiles& tiles : tile_sizes) {
-    const std::int64_t outputs = tiles.outputs, side = outputs + taps - 1;
-    if (outputs > 2 && (integers || direct_work(graph, node) < least_work)) break;
+  for (const std::int64_t outputs : tile_sizes) {
+    if (outputs > 2 && integers) break;
+    const std::int64_t side = outputs + taps - 1;
     asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3)", outputs),
                            .graph = form(outputs),
                            .weights = static_cast<double>(side * side) / (taps * taps),
-                           .worth_ns = tiles.worth_ns,
+                           .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
                            .price = integers
                                         ? ""
                                         : fmt::format("errors up to {} of the result's deviation",
@@ -188,7 +179,7 @@ std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
   for (std::size_t i = 0; i < questions.size(); ++i) {
     if (chosen[i] == 0) continue;
     const std::int32_t conv = questions[i].node;
-    found.push_back({{conv, maps.behind(conv, 3)}, tile_sizes[chosen[i] - 1].outputs});
+    found.push_back({{conv, maps.behind(conv, 3)}, tile_sizes[chosen[i] - 1]});
   }
   return found;
 }

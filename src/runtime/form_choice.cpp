@@ -15,7 +15,8 @@
 namespace rlx {
 namespace {
 
-/// Other forms often mean more kernels, whose times add up less surely: a small gain is none.
+/// Other forms often mean more kernels, whose times add up less surely, and larger weights: over
+/// the form before, a small gain is none.
 constexpr double least_gain = 1.1;
 
 double weight_bytes(const Graph& graph) {
@@ -127,15 +128,16 @@ std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::Conv
   const auto predicted = [&](std::size_t i) {
     return planned(i)->ns - weights * forms[i].weights * nearer_;
   };
+  // With what a run must win for the form.
+  const auto price = [&](std::size_t i) { return predicted(i) + forms[i].worth_ns; };
   std::size_t best = 0;
-  double least = predicted(0);
-  std::string times = fmt::format("{:.1f} us {}", least * 1e-3, forms[0].what);
+  std::string times = fmt::format("{:.1f} us {}", predicted(0) * 1e-3, forms[0].what);
   std::vector<FusionQuestion> asked(forms.size());
   const int number = asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
     if (!planned(i).ok()) continue;
     const double time = predicted(i);
-    const double with_gain = time * least_gain + forms[i].worth_ns;
+    const double with_gain = price(i) + time * (least_gain - 1);
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
                 .before = direct->io,
@@ -143,7 +145,7 @@ std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::Conv
                 .work_added_ns = with_gain,
                 .score_ns = predicted(0) - with_gain};
     times += fmt::format(", {:.1f} us {}", time * 1e-3, forms[i].what);
-    if (with_gain < least) best = i, least = with_gain;
+    if (with_gain < price(best)) best = i;
   }
   for (std::size_t i = forms.size(); i-- > 1;) {
     if (!asked[i].what.empty() && answer_to(asked[i].what, given_, false)) best = i;
