@@ -19,6 +19,12 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
                         dims_of(store.access, plan_.node_dims);
     if (reduced && !(dims & reduced)) stores_once_.push_back(i);
   }
+  for (std::size_t i = 0; i < nest_.accesses.size() + nest_.stores.size(); ++i) {
+    std::size_t first = 0;
+    while (access(first).buffer != access(i).buffer || access(first).strides != access(i).strides)
+      ++first;
+    leaders_.push_back(first);
+  }
   scratch_at_.assign(nest_.nodes.size(), -1);
   row_is_held_ = plan_.row_block == 1 && plan_.vector_is_reduced() &&
                  plan_.points(nest_.parallel_dims, plan_.rank()) <= plan_.lanes &&
@@ -254,6 +260,13 @@ void NestEmitter::enter(NestFrame& frame, int dim, llvm::Value* index, bool with
                                static_cast<std::uint64_t>(a.offset));
     }
     address.dims |= DimSet{1} << dim;
+    if (leaders_[i] != i) {
+      // A constant distance from it: one register holds the addresses of them all.
+      const loop::Access& leader = access(leaders_[i]);
+      address.pointer = b.CreateConstGEP1_64(element, frame.addresses[leaders_[i]].pointer,
+                                             static_cast<std::uint64_t>(a.offset - leader.offset));
+      continue;
+    }
     const std::int64_t stride = a.strides[static_cast<std::size_t>(dim)];
     if (stride == 0) continue;
     address.pointer =

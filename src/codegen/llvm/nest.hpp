@@ -108,6 +108,11 @@ class NestEmitter {
   void series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
                       const NestPass& pass) const;
   void emit_stores_once(const NestFrame& frame);
+  /// One vector with nothing in place is stored value by value: registers hold few of those of a
+  /// large tile.
+  bool stores_at_once(const NestFrame& frame) const {
+    return plan_.may_repeat && frame.vectors == 1;
+  }
   void emit_stores(const NestFrame& frame, const std::vector<int>& stores,
                    std::vector<PointExpression>& points);
   llvm::Value* reduced_position(const NestFrame& frame);
@@ -141,6 +146,8 @@ class NestEmitter {
   /// Of tiles, which lie where no guard along the tile dim fails.
   std::vector<NestPass> interior_passes_;
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
+  /// By access: the first of the same buffer with the same strides.
+  std::vector<std::size_t> leaders_;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only
   std::vector<std::int64_t>
       scratch_at_;                  ///< by node: offset of its row in scratch, -1 where it has none

@@ -316,21 +316,25 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
       if (width == 2) state[place + 1] = partial.position;
       slot += width * groups_;
     }
-    for (const int store : pass.stores)
-      here.value(nest_.stores[static_cast<std::size_t>(store)].node);
+    for (const int store : pass.stores) {
+      if (!stores_at_once(frame)) here.value(nest_.stores[static_cast<std::size_t>(store)].node);
+    }
   }
   emit_stores(frame, pass.stores, points);
   return state;
 }
 
-/// Every value of the point is there before the first store: stores may be in place.
+/// Every value of the point is there before the first store, which may be in place; but see
+/// stores_at_once.
 void NestEmitter::emit_stores(const NestFrame& frame, const std::vector<int>& stores,
                               std::vector<PointExpression>& points) {
+  const auto make = [&](int number) {
+    const ScalarId node = nest_.stores[static_cast<std::size_t>(number)].node;
+    for (PointExpression& point : points) point.value(node);
+  };
+  if (!stores_at_once(frame)) std::ranges::for_each(stores, make);
   for (const int number : stores) {
-    const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
-    for (PointExpression& point : points) point.value(store.node);
-  }
-  for (const int number : stores) {
+    make(number);
     if (plan_.woven && frame.tile > 1 && frame.lanes > 1) {
       store_woven(frame, number, points);
       continue;
