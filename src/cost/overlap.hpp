@@ -126,7 +126,7 @@ inline Overlap overlap_of(const MachineModel& model) {
           .of_one = 0.1,
           .store_lane = 1.5,
           .streams = 12,
-          .further_line = {0, 0, 0, 1.2},
+          .further_line = {0, 0, 0.3, 2.6},
           .crowded_line = 0.8};
 }
 
