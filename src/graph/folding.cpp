@@ -6,9 +6,8 @@
 namespace rlx {
 
 bool stays_quantised(const Node& node) {
-  constexpr std::int64_t few = 64;
   return node.op.is<op::Dequantize>() && node.results[0].is_static() &&
-         node.results[0].rank() > 1 && node.results[0].elements() > few;
+         node.results[0].rank() > 1 && node.results[0].elements() > 1;
 }
 
 }  // namespace rlx

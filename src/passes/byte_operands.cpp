@@ -25,7 +25,8 @@ constexpr std::int64_t half_range = 128;  ///< between u8 and i8
 /// What every element of a constant is, or nothing.
 std::optional<std::int64_t> uniform(const Value& x) {
   const Node* node = &x.graph().node(x.id());
-  while (node->op.is<op::Reshape>()) node = &x.graph().node(node->inputs[0]);
+  while (node->op.is<op::Reshape>() || node->op.is<op::Broadcast>())
+    node = &x.graph().node(node->inputs[0]);
   const auto* constant = node->op.as<op::Constant>();
   if (!constant || constant->value.elements() == 0) return std::nullopt;
   const Tensor& tensor = constant->value;

@@ -2,11 +2,13 @@
 #include "passes/quantised.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "graph/elementwise_eval.hpp"
 #include "graph/weight_only.hpp"
+#include "passes/phases.hpp"
 #include "passes/rewriter.hpp"
 #include "rlx/ops.hpp"
 
@@ -25,15 +27,29 @@ struct Real {
   std::int64_t axis = -1;  ///< of the scales; -1: one for all
 };
 
-/// scale * sums + bias, in the target: sums are i32, bias may be missing.
+/// Puts the elements of a value where they belong; none: they lie there.
+using Move = std::function<Value(Value)>;
+
+Value moved(const Move& move, const Value& x) { return move ? move(x) : x; }
+
+/// move(scale * sums + bias), in the target: sums are i32, bias may be missing.
 struct Scaled {
   Value sums, scale, bias;
+  Move move;
 };
 
-/// Whole numbers (f32, in the target) that were made bytes by adding a zero point of the source.
+/// move(numbers): whole numbers (f32, in the target) that were made bytes by adding a zero point of
+/// the source.
 struct Whole {
   Value numbers;
   ValueId zero;
+  Move move;
+};
+
+/// A value of the target before it was moved.
+struct Unmoved {
+  Value value;
+  Move move;
 };
 
 /// How a value is to be quantised: nodes of the source.
@@ -135,15 +151,17 @@ class Quantised {
   void replace(Rewriter& rewriter, ValueId id, Scaled scaled) {
     Value real = cast(scaled.sums, f32) * scaled.scale;
     if (scaled.bias) real = real + scaled.bias;
-    rewriter.replace(id.node, Values{real});
+    rewriter.replace(id.node, Values{moved(scaled.move, real)});
     scaled_[id] = std::move(scaled);
   }
 
   // conv(s (x - p), t (w - q)) + b = s t conv(x - p, w - q) + b
   Result<bool> integer_conv(Rewriter& rewriter, ValueId id, const Node& n, const op::Conv& conv) {
-    if (n.results[0].dtype != f32 || conv.transposed || conv.channels_last) return false;
+    if (n.results[0].dtype != f32 || conv.channels_last) return false;
     const auto x = real_of(rewriter, n.inputs[0]), w = real_of(rewriter, n.inputs[1]);
-    if (!x || !w || x->axis >= 0 || w->axis > 0) return false;
+    if (!x || !w || x->axis >= 0) return false;
+    if (conv.transposed) return transposed_conv(rewriter, id, n, *x, *w);
+    if (w->axis > 0) return false;
     Shape along_channels(static_cast<std::size_t>(n.results[0].rank()), Dim(1));
     along_channels[1] = n.results[0].shape[1];
     Graph& graph = rewriter.target();
@@ -157,6 +175,44 @@ class Quantised {
         scalar(x->scale) * (w->axis < 0 ? scalar(w->scale) : reshape(w->scale, along_channels));
     if (n.inputs.size() > 2 && n.inputs[2].node >= 0)
       scaled.bias = reshape(at(rewriter, n.inputs[2]), along_channels);
+    replace(rewriter, id, std::move(scaled));
+    return true;
+  }
+
+  // The same in the form of phases, whose channels are the products' results: elements are moved
+  // behind all that is done to each.
+  Result<bool> transposed_conv(Rewriter& rewriter, ValueId id, const Node& n, const Real& x,
+                               const Real& w) {
+    const auto phases = phases_of(graph_, n);
+    if (!phases || (w.axis >= 0 && (w.axis != 1 || phases->groups > 1))) return false;
+    const bool plain = !w.zero || (w.axis < 0 && known_integer(rewriter.target(), w.zero) == 0.0);
+    if (!phases->are_whole() && !plain) return false;
+    const auto rank = n.results[0].rank();
+    Axes to_front{rank - 1, rank - 2}, to_back{0};
+    for (int axis = 0; axis + 2 < rank; ++axis) to_front.push_back(axis);
+    for (int axis = 2; axis < rank; ++axis) to_back.push_back(axis);
+    to_back.push_back(1);
+    Shape along_channels(static_cast<std::size_t>(rank), Dim(1));
+    along_channels[1] = phases->channels();
+    const auto of_channels = [&](const Value& operand) {
+      const Value all = channel_operand(operand, *phases);
+      return all.rank() == 0 ? all : reshape(all, along_channels);
+    };
+    const op::Conv conv = plain_convolution(*phases);
+    const op::IntegerConv integer{.strides = conv.strides,
+                                  .pad_low = conv.pad_low,
+                                  .pad_high = conv.pad_high,
+                                  .dilations = conv.dilations,
+                                  .groups = conv.groups};
+    const Value zero = w.zero && w.axis >= 0 ? channel_operand(w.zero, *phases) : w.zero;
+    const Value weights = transpose(phase_weights(w.bytes, *phases), to_front);
+    Scaled scaled{rewriter.target().add_one(integer, {x.bytes, weights, x.zero, zero}), {}, {}};
+    scaled.scale = scalar(x.scale) * (w.axis < 0 ? scalar(w.scale) : of_channels(w.scale));
+    if (n.inputs.size() > 2 && n.inputs[2].node >= 0)
+      scaled.bias = of_channels(at(rewriter, n.inputs[2]));
+    scaled.move = [to_back, phases = *phases](const Value& y) {
+      return joined_phases(transpose(y, to_back), phases);
+    };
     replace(rewriter, id, std::move(scaled));
     return true;
   }
@@ -198,6 +254,7 @@ class Quantised {
         rewriter.target().add_one(op::IntegerMatmul{}, {a->bytes, b->bytes, scalar(a->zero),
                                                         b->axis < 0 ? scalar(b->zero) : b->zero}),
         {},
+        {},
         {}};
     scaled.scale = scalar(a->scale) * (b->axis < 0 ? scalar(b->scale) : b->scale);
     replace(rewriter, id, std::move(scaled));
@@ -217,10 +274,10 @@ class Quantised {
       const Value weight = at(rewriter, other);
       if (n.op.is<op::Mul>() && node(x).op.is<op::Cast>() &&
           graph_.type(node(x).inputs[0]).dtype == i32)
-        return Scaled{at(rewriter, node(x).inputs[0]), weight, {}};
+        return Scaled{at(rewriter, node(x).inputs[0]), weight, {}, {}};
       if (!n.op.is<op::Add>()) continue;
       auto scaled = scaled_of(rewriter, x);
-      if (!scaled || scaled->bias) continue;
+      if (!scaled || scaled->bias || scaled->move) continue;
       scaled->bias = weight;
       return scaled;
     }
@@ -237,10 +294,13 @@ class Quantised {
       return false;
     const auto steps = whole_.find(made->second.id());
     if (steps == whole_.end()) return false;
-    const auto& [whole, zero] = steps->second;
+    const auto& [whole, zero, move] = steps->second;
     const ValueId wanted = n.inputs.size() > 2 ? n.inputs[2] : ValueId();
-    if (!same(wanted, zero)) return false;
-    rewriter.replace(index, Values{whole * scalar(at(rewriter, n.inputs[1]))});
+    if (!same(wanted, zero) || (move && !becomes_bytes(index))) return false;
+    const Value real = whole * scalar(at(rewriter, n.inputs[1]));
+    const Value there = moved(move, real);
+    if (move) unmoved_.insert_or_assign(there.id(), Unmoved{real, move});
+    rewriter.replace(index, Values{there});
     return true;
   }
 
@@ -262,6 +322,21 @@ class Quantised {
              std::ranges::all_of(reader.inputs,
                                  [&](ValueId id) { return source_of(id) <= product; });
     });
+  }
+
+  /// Is the number only read to make other bytes of it? Then it need not be moved itself.
+  bool becomes_bytes(std::int32_t dequantize) const {
+    return std::ranges::all_of(
+        readers_[static_cast<std::size_t>(dequantize)], [&](std::int32_t index) {
+          const auto is = [&](std::int32_t reader, auto tag) {
+            return reader >= 0 &&
+                   graph_.nodes()[static_cast<std::size_t>(reader)].op.is<decltype(tag)>();
+          };
+          if (is(index, op::Quantize{})) return true;
+          return is(index, op::Concat{}) &&
+                 std::ranges::all_of(readers_[static_cast<std::size_t>(index)],
+                                     [&](std::int32_t next) { return is(next, op::Quantize{}); });
+        });
   }
 
   /// The last node that the value is made of point by point; -1: weights. Chains that no kernel
@@ -302,18 +377,23 @@ class Quantised {
     Graph& graph = rewriter.target();
     const Value inverse = graph.constant(f32, 1) / scalar(at(rewriter, steps.scale));
     Value y;
+    Move move;
     if (scaled) {
       // (scale sums + bias) / step
       y = cast(scaled->sums, f32) * (scaled->scale * inverse);
       if (scaled->bias) y = y + scaled->bias * inverse;
+      move = scaled->move;
     } else {
-      y = at(rewriter, x) * inverse;
+      y = at(rewriter, x);
+      const auto before = unmoved_.find(y.id());
+      if (before != unmoved_.end()) y = before->second.value, move = before->second.move;
+      y = y * inverse;
     }
-    return narrowed(rewriter, round(y), steps, relu);
+    return narrowed(rewriter, round(y), steps, relu, move);
   }
 
   // y + zero as bytes, which casts keep in their range; relu(x) / step = max(x / step, 0)
-  Value narrowed(Rewriter& rewriter, Value y, const Steps& steps, bool relu) {
+  Value narrowed(Rewriter& rewriter, Value y, const Steps& steps, bool relu, const Move& move) {
     Graph& graph = rewriter.target();
     if (relu) y = max(y, graph.constant(f32, 0));
     const double least = steps.dtype == u8 ? 0 : -128, most = steps.dtype == u8 ? 255 : 127;
@@ -325,8 +405,9 @@ class Quantised {
       if (known) return graph.constant(f32, bound - *known);
       return graph.constant(f32, bound) - shift;
     };
-    const Value bytes = cast(known == 0.0 ? y : y + shift, steps.dtype);
-    whole_.insert_or_assign(bytes.id(), Whole{clamp(y, limit(least), limit(most)), steps.zero});
+    const Value bytes = moved(move, cast(known == 0.0 ? y : y + shift, steps.dtype));
+    whole_.insert_or_assign(bytes.id(),
+                            Whole{clamp(y, limit(least), limit(most)), steps.zero, move});
     return bytes;
   }
 
@@ -378,8 +459,9 @@ class Quantised {
   std::vector<std::vector<std::int32_t>> readers_;  ///< by node; -1: an output
   std::map<ValueId, Scaled> scaled_;                ///< by value of the source
   std::map<std::int32_t, std::int32_t> sources_;
-  std::map<ValueId, Value> bytes_;  ///< by quantised value of the source: as it is made now
-  std::map<ValueId, Whole> whole_;  ///< by bytes of the target
+  std::map<ValueId, Value> bytes_;      ///< by quantised value of the source: as it is made now
+  std::map<ValueId, Whole> whole_;      ///< by bytes of the target
+  std::map<ValueId, Unmoved> unmoved_;  ///< by value of the target
 };
 
 }  // namespace

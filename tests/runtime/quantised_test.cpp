@@ -179,10 +179,10 @@ class Layers {
     return graph.add(op::Dequantize{}, Values{q, number(scale), zero()})[0];
   }
   Value around(Value x, double scale) { return real(quantised(x, scale), scale); }
-  Value weight(Dims dims) {
-    const auto channels = dims[0];
+  Value weight(Dims dims, std::int64_t axis = 0) {
+    const auto channels = dims[static_cast<std::size_t>(axis)];
     const Tensor scales = testing::noise({f32, {Dim(channels)}}, 0.004, 0.01, random_);
-    return graph.add(op::Dequantize{.axis = 0},
+    return graph.add(op::Dequantize{.axis = axis},
                      Values{graph.constant(bytes(i8, dims, random_)), graph.constant(scales)})[0];
   }
   Value conv(Value x, Dims dims, op::Conv attributes) {
@@ -194,6 +194,16 @@ class Layers {
   DType dtype_;
   std::mt19937 random_;
 };
+
+/// Convolutions that explain lists as products of bytes.
+std::ptrdiff_t kernels_of_bytes(const Graph& graph) {
+  Session session(Device::cpu);
+  const CompiledGraph program = session.compile(graph).value();
+  const Explanation explanation = program.explain().value();
+  return std::ranges::count_if(explanation.claims, [](const Explanation::Claim& claim) {
+    return claim.op == "integer_conv" && claim.taken && claim.reason.starts_with("int8: ");
+  });
+}
 
 TEST(Quantised, layers_between_quantised_values_differ_by_a_step_at_most) {
   for (const DType dtype : {u8, i8}) {
@@ -237,6 +247,51 @@ TEST(Quantised, sums_and_gates_of_products_differ_by_a_step_at_most) {
   }
 }
 
+/// Sub-pixel layers: kernels larger and smaller than the stride, crops, groups, scales of channels
+/// or of all, zero points of weights; alone, behind a relu, and in a concatenation.
+TEST(Quantised, transposed_convolutions_differ_by_a_step_at_most) {
+  std::mt19937 random(17);
+  for (std::uint32_t round = 0; round < 16; ++round) {
+    SCOPED_TRACE(round);
+    const DType dtype = either(random);
+    Layers b(dtype, round);
+    const std::int64_t groups = random() % 4 == 0 ? 2 : 1, in = groups * between(random, 4, 12),
+                       out = groups * between(random, 1, 9);
+    const Value x = b.real(b.graph.input("x", dtype, {between(random, 1, 2), in, 7, 6}), 0.02);
+    op::Conv conv{.groups = groups, .transposed = true};
+    Dims filter{in, out / groups};
+    for (int axis = 0; axis < 2; ++axis) {
+      filter.push_back(between(random, 2, 5));
+      conv.strides.push_back(between(random, 1, 3));
+      conv.pad_low.push_back(between(random, 0, 1));
+      conv.pad_high.push_back(between(random, 0, 1));
+    }
+    const bool of_channels = groups == 1 && random() % 2 == 0;
+    const Tensor scales =
+        testing::noise(of_channels ? Type{f32, {Dim(out)}} : Type{f32, {}}, 0.004, 0.01, random);
+    const Value w =
+        b.graph.add(op::Dequantize{.axis = 1},
+                    Values{b.graph.constant(bytes(i8, filter, random)), b.graph.constant(scales),
+                           of_channels ? Value{} : zero(b.graph, i8, 0, random)})[0];
+    const Value bias = b.graph.constant(testing::noise({f32, {Dim(out)}}, -1, 1, random));
+    const Value y = rlx::conv(x, w, conv, bias);
+    b.graph.output("alone", b.quantised(y, 0.05));
+    const Value upper = b.around(relu(rlx::conv(x, w, conv)), 0.05);
+    b.graph.output(
+        "joined",
+        b.quantised(b.graph.add(op::Concat{1}, Values{upper, b.around(y, 0.04)})[0], 0.06));
+    EXPECT_LE(largest_difference(b.graph, round), 1);
+  }
+}
+
+TEST(Quantised, transposed_convolutions_multiply_bytes) {
+  Layers b(u8, 9);
+  const Value x = b.real(b.graph.input("x", u8, {1, 16, 8, 8}), 0.02);
+  const op::Conv twice{.strides = {2, 2}, .transposed = true};
+  b.graph.output("y", b.quantised(rlx::conv(x, b.weight({16, 8, 2, 2}, 1), twice), 0.05));
+  EXPECT_EQ(kernels_of_bytes(b.graph), 1);
+}
+
 TEST(Quantised, a_matmul_with_its_bias_differs_by_a_step_at_most) {
   Layers b(u8, 6);
   std::mt19937 random(7);
@@ -251,13 +306,7 @@ TEST(Quantised, kernels_of_bytes_are_listed) {
   Layers b(u8, 9);
   const Value x = b.real(b.graph.input("x", u8, {1, 16, 8, 8}), 0.02);
   b.graph.output("y", b.quantised(b.conv(x, {32, 16, 1, 1}, {}), 0.05));
-  Session session(Device::cpu);
-  const CompiledGraph program = session.compile(b.graph).value();
-  const Explanation explanation = program.explain().value();
-  const auto is_int8 = [](const Explanation::Claim& claim) {
-    return claim.op == "integer_conv" && claim.taken && claim.reason.starts_with("int8: ");
-  };
-  EXPECT_EQ(std::count_if(explanation.claims.begin(), explanation.claims.end(), is_int8), 1);
+  EXPECT_EQ(kernels_of_bytes(b.graph), 1);
 }
 
 }  // namespace
