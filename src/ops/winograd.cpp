@@ -207,35 +207,51 @@ Status check_outputs(std::string_view name, std::int64_t outputs, DType dtype, D
   return {};
 }
 
-/// A square of `side` x `side` values of T at data[offset + i * row + j * column].
-template <class T>
-typename winograd::Transforms<T>::Square square_at(const T* data, std::int64_t side,
-                                                   std::int64_t row, std::int64_t column) {
-  typename winograd::Transforms<T>::Square square;
-  for (std::int64_t i = 0; i < side; ++i) {
-    square.emplace_back();
-    for (std::int64_t j = 0; j < side; ++j) square.back().push_back(data[i * row + j * column]);
-  }
-  return square;
+/// Distances in memory: from an image, row and column of tiles to the next, and from a place of a
+/// tile to the one below and the one beside it. Channels lie side by side.
+struct TileLayout {
+  std::int64_t image, row, column, below, beside;
+};
+
+/// Of images [N, H, W, C] whose tiles begin `outputs` pixels apart.
+TileLayout layout_of_image(std::span<const std::int64_t> dims, std::int64_t outputs) {
+  const std::int64_t line = dims[2] * dims[3];
+  return {dims[1] * line, outputs * line, outputs * dims[3], line, dims[3]};
 }
 
-template <class T>
-void put_square(const typename winograd::Transforms<T>::Square& square, T* data, std::int64_t row,
-                std::int64_t column) {
-  for (std::size_t i = 0; i < square.size(); ++i) {
-    for (std::size_t j = 0; j < square[i].size(); ++j)
-      data[static_cast<std::int64_t>(i) * row + static_cast<std::int64_t>(j) * column] =
-          square[i][j];
-  }
+/// Of points [side * side, tiles, C].
+TileLayout layout_of_points(std::span<const std::int64_t> dims, std::int64_t side,
+                            std::int64_t rows, std::int64_t columns) {
+  const std::int64_t point = dims[1] * dims[2];
+  return {rows * columns * dims[2], columns * dims[2], dims[2], side * point, point};
 }
 
-/// Calls visit(number, image, row, column, channel) for every tile and channel.
-template <class Visit>
-void for_each_tile(std::int64_t images, std::int64_t rows, std::int64_t columns,
-                   std::int64_t channels, const Visit& visit) {
-  for (std::int64_t tile = 0; tile < images * rows * columns; ++tile) {
-    for (std::int64_t c = 0; c < channels; ++c)
-      visit(tile, tile / columns / rows, tile / columns % rows, tile % columns, c);
+/// to = transform(from) for tiles of `side` x `side` values in every image and channel.
+template <class T, class Transform>
+void transform_tiles(const EvalArgs& args, std::int64_t images, std::int64_t rows,
+                     std::int64_t columns, std::int64_t side, const TileLayout& read,
+                     const TileLayout& written, const Transform& transform) {
+  const std::int64_t channels = args.out(0).dims.back();
+  for (std::int64_t at = 0; at < images * rows * columns * channels; ++at) {
+    const std::int64_t c = at % channels, tile = at / channels;
+    const auto first = [&](const TileLayout& layout) {
+      return tile / columns / rows * layout.image + tile / columns % rows * layout.row +
+             tile % columns * layout.column + c;
+    };
+    const T* from = reinterpret_cast<const T*>(args.in(0).data) + first(read);
+    T* to = reinterpret_cast<T*>(args.out(0).data) + first(written);
+    typename winograd::Transforms<T>::Square square;
+    for (std::int64_t i = 0; i < side; ++i) {
+      square.emplace_back();
+      for (std::int64_t j = 0; j < side; ++j)
+        square.back().push_back(from[i * read.below + j * read.beside]);
+    }
+    square = transform(square);
+    for (std::size_t i = 0; i < square.size(); ++i) {
+      for (std::size_t j = 0; j < square[i].size(); ++j)
+        to[static_cast<std::int64_t>(i) * written.below +
+           static_cast<std::int64_t>(j) * written.beside] = square[i][j];
+    }
   }
 }
 
@@ -275,21 +291,12 @@ struct Rules<op::WinogradImage> {
   template <class T>
   static Status points_of(const A& a, const EvalArgs& args) {
     const auto& dims = args.in(0).dims;
-    const auto& points = args.out(0).dims;
-    const std::int64_t side = a.outputs + taps - 1, line = dims[2] * dims[3];
-    const auto* from = reinterpret_cast<const T*>(args.in(0).data);
-    auto* to = reinterpret_cast<T*>(args.out(0).data);
-    const std::int64_t point = points[1] * points[2];
+    const std::int64_t side = a.outputs + taps - 1, rows = (dims[1] - taps + 1) / a.outputs,
+                       columns = (dims[2] - taps + 1) / a.outputs;
     const winograd::Transforms<T> transforms(a.outputs);
-    for_each_tile(
-        dims[0], (dims[1] - taps + 1) / a.outputs, (dims[2] - taps + 1) / a.outputs, dims[3],
-        [&](auto tile, auto image, auto row, auto column, auto c) {
-          const T* first =
-              from +
-              ((image * dims[1] + row * a.outputs) * dims[2] + column * a.outputs) * dims[3] + c;
-          put_square<T>(transforms.image(square_at(first, side, line, dims[3])),
-                        to + tile * dims[3] + c, side * point, point);
-        });
+    transform_tiles<T>(args, dims[0], rows, columns, side, layout_of_image(dims, a.outputs),
+                       layout_of_points(args.out(0).dims, side, rows, columns),
+                       [&](const auto& tile) { return transforms.image(tile); });
     return {};
   }
 
@@ -338,23 +345,13 @@ struct Rules<op::WinogradOutputs> {
 
   template <class T>
   static Status images_of(const A& a, const EvalArgs& args) {
-    const auto& points = args.in(0).dims;
     const auto& dims = args.out(0).dims;
-    const std::int64_t side = a.outputs + taps - 1, line = dims[2] * dims[3];
-    const auto* from = reinterpret_cast<const T*>(args.in(0).data);
-    auto* to = reinterpret_cast<T*>(args.out(0).data);
-    const std::int64_t point = points[1] * points[2];
+    const std::int64_t side = a.outputs + taps - 1;
     const winograd::Transforms<T> transforms(a.outputs);
-    for_each_tile(
-        dims[0], a.rows, a.columns, dims[3],
-        [&](auto tile, auto image, auto row, auto column, auto k) {
-          const T* first = from + tile * dims[3] + k;
-          put_square<T>(
-              transforms.outputs(square_at(first, side, side * point, point)),
-              to + ((image * dims[1] + row * a.outputs) * dims[2] + column * a.outputs) * dims[3] +
-                  k,
-              line, dims[3]);
-        });
+    transform_tiles<T>(args, dims[0], a.rows, a.columns, side,
+                       layout_of_points(args.in(0).dims, side, a.rows, a.columns),
+                       layout_of_image(dims, a.outputs),
+                       [&](const auto& tile) { return transforms.outputs(tile); });
     return {};
   }
 

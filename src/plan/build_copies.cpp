@@ -40,7 +40,7 @@ void PlanBuilder::add_copy(const Located& from, std::int32_t to, const View& tar
   nest.accesses.push_back(std::move(source));
   nest.nodes.push_back({.op = ScalarOp::load, .dtype = dtype, .index = 0});
   nest.stores.push_back({std::move(sink), 0});
-  finish_nest(std::move(nest), domain, buffers, false, name, 0);
+  finish_nest(std::move(nest), domain, buffers, false, name, 0, points_of(domain.extents));
 }
 
 void PlanBuilder::add_concat(const Region& region) {

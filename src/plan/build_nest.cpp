@@ -5,11 +5,10 @@
 namespace rlx::plan {
 
 void PlanBuilder::finish_nest(loop::Nest nest, const Domain& domain, KernelBuffers& buffers,
-                              bool uses_indices, std::string name, double flops) {
+                              bool uses_indices, std::string name, double flops, double points) {
   nest.extents = domain.extents;
   nest.parallel_dims = domain.parallel_dims;
   if (uses_indices) nest.error_buffer = buffers.number(error_buffer(), true);
-  const double points = points_of(domain.extents);
   loop::Kernel kernel{buffers.declared, std::move(nest)};
   add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points);
 }
@@ -40,7 +39,7 @@ Status PlanBuilder::add_nest(const Region& region) {
     }
   }
   finish_nest(std::move(nest), domain, buffers, expression.uses_indices(),
-              region.reduced.empty() ? "map" : "rows", 0);
+              region.reduced.empty() ? "map" : "rows", 0, points_of(domain.extents));
   return {};
 }
 
@@ -98,7 +97,7 @@ Status PlanBuilder::add_window(const Region& region) {
   }
   const double points = points_of(domain.extents);
   finish_nest(std::move(nest), domain, buffers, expression.uses_indices(),
-              conv ? "depthwise" : "pool", conv ? 2 * points : points);
+              conv ? "depthwise" : "pool", conv ? 2 * points : points, points);
   return {};
 }
 

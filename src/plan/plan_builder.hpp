@@ -39,16 +39,17 @@ class PlanBuilder {
   std::vector<Condition> conditions(const Region& region);
   /// A map touches no more elements of a buffer than it has points; 0 points: all of the buffer.
   static double bytes_touched(const BufferPlan& buffer, double points);
-  /// `points`: of the domain of a nest, 0 for a contraction.
+  /// `points`: of the domain of a nest that reads and writes one element of a buffer at each; else
+  /// 0.
   void add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buffers, std::string name,
                   double flops, double points);
   /// Values of the region that other steps read.
   bool is_stored(std::int32_t index) const;
 
   // build_nest.cpp: nests and windows
-  /// Finishes a nest whose expression is in `nest`.
+  /// Finishes a nest whose expression is in `nest`; `points` as for add_kernel.
   void finish_nest(loop::Nest nest, const Domain& domain, KernelBuffers& buffers, bool uses_indices,
-                   std::string name, double flops);
+                   std::string name, double flops, double points);
   Status add_nest(const Region& region);
   /// A reshape that copies: the operand's points in row-major order are the result's.
   loop::Store store_of_copy(std::int32_t index, const Region& region, const Domain& domain,
