@@ -76,13 +76,6 @@ inline std::vector<double> polynomial(std::span<const double> magnitudes) {
   return polynomial(magnitudes, magnitudes.size());
 }
 
-/// An arithmetic type's product with a factor of a transform.
-template <class V>
-V times(double factor, const V& x) {
-  if constexpr (std::is_arithmetic_v<V>) return static_cast<V>(static_cast<V>(factor) * x);
-  else return x * factor;
-}
-
 /// The transforms of images and results for values of a type V: numbers, or expressions of a
 /// kernel.
 template <class V>
@@ -163,7 +156,11 @@ class Transforms {
     return whole;
   }
 
-  static V scaled(double factor, const V& x) { return factor == 1 ? x : times(factor, x); }
+  static V scaled(double factor, const V& x) {
+    if (factor == 1) return x;
+    if constexpr (std::is_arithmetic_v<V>) return static_cast<V>(static_cast<V>(factor) * x);
+    else return x * factor;
+  }
 
   /// sum + factor * x.
   static V plus(const V& sum, double factor, const V& x) {

@@ -327,14 +327,18 @@ struct Rules<op::WinogradOutputs> {
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& m = args[0];
     RLX_TRY(check_outputs(name, a.outputs, m.dtype, DType::i32));
-    const std::int64_t side = a.outputs + taps - 1, tiles = a.rows * a.columns;
-    if (a.rows < 1 || a.columns < 1)
-      return bad_input("The tiles ({}, {}) of {} are at least one.", a.rows, a.columns, name);
-    if (m.rank() != 3 || !m.is_static() || m.dims()[0] != side * side || m.dims()[1] % tiles != 0)
-      return bad_input("The operand of {} is [{}, images * {}, K] of known dims, not {}.", name,
-                       side * side, tiles, m.text());
+    const std::int64_t side = a.outputs + taps - 1;
+    if (m.rank() != 3 || !m.is_static() || m.dims()[0] != side * side)
+      return bad_input("The operand of {} is [{}, tiles, K] of known dims, not {}.", name,
+                       side * side, m.text());
+    const std::int64_t tiles = m.dims()[1];
+    // Compared without their product, which any attributes could make too large.
+    if (a.rows < 1 || a.columns < 1 || a.rows > tiles || a.columns > tiles / a.rows ||
+        tiles % (a.rows * a.columns) != 0)
+      return bad_input("The ({}) tiles of {} are no whole images of ({}) x ({}) tiles.", tiles,
+                       name, a.rows, a.columns);
     return std::vector<Type>{Type{m.dtype,
-                                  {Dim(m.dims()[1] / tiles), Dim(a.rows * a.outputs),
+                                  {Dim(tiles / (a.rows * a.columns)), Dim(a.rows * a.outputs),
                                    Dim(a.columns * a.outputs), m.shape[2]}}};
   }
 

@@ -13,16 +13,33 @@ void PlanBuilder::finish_nest(loop::Nest nest, const Domain& domain, KernelBuffe
   add_kernel(std::move(kernel), buffers.plan_buffers, std::move(name), flops, points);
 }
 
+ExpressionBuilder PlanBuilder::expression_of(const Region& region, const Domain& domain,
+                                             KernelBuffers& buffers, loop::Nest& nest) {
+  ExpressionBuilder expression(
+      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
+      nest.nodes, nest.accesses);
+  expression.recompute(region.recomputed);
+  return expression;
+}
+
+void PlanBuilder::add_behind_root(const Region& region, ScalarValue root,
+                                  ExpressionBuilder& expression, loop::Nest& nest) {
+  expression.set({region.root, 0}, root);
+  for (const std::int32_t index : region.nodes) {
+    if (index != region.root) expression.add(index);
+  }
+  for (const std::int32_t index : region.nodes) {
+    if (is_stored(index)) nest.stores.push_back(expression.store({index, 0}));
+  }
+}
+
 Status PlanBuilder::add_nest(const Region& region) {
   if (placement_.in_place(region.root, 0))
     return {};  // a copy whose source was written in its order
   const Domain domain = nest_domain(region, {});
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
-  ExpressionBuilder expression(
-      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
-      nest.nodes, nest.accesses);
-  expression.recompute(region.recomputed);
+  ExpressionBuilder expression = expression_of(region, domain, buffers, nest);
   for (const std::int32_t index : region.nodes) expression.add(index);
   for (const std::int32_t index : region.nodes) {
     const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
@@ -73,10 +90,7 @@ Status PlanBuilder::add_window(const Region& region) {
   const Domain domain = nest_domain(region, window.extents);
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
-  ExpressionBuilder expression(
-      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
-      nest.nodes, nest.accesses);
-  expression.recompute(region.recomputed);
+  ExpressionBuilder expression = expression_of(region, domain, buffers, nest);
   const DType dtype = root.results[0].dtype;
   const bool narrow = dtype == f16 || dtype == bf16;
   const bool sums = conv || pool->kind == Reduction::sum || pool->kind == Reduction::prod;
@@ -88,13 +102,7 @@ Status PlanBuilder::add_window(const Region& region) {
   ScalarValue sum =
       expression.builder().reduce(conv ? ReduceKind::sum : reduce_kind_of(pool->kind), x);
   if (narrow && sums) sum = expression.builder().cast(sum, dtype);
-  expression.set({region.root, 0}, sum);
-  for (const std::int32_t index : region.nodes) {
-    if (index != region.root) expression.add(index);
-  }
-  for (const std::int32_t index : region.nodes) {
-    if (is_stored(index)) nest.stores.push_back(expression.store({index, 0}));
-  }
+  add_behind_root(region, sum, expression, nest);
   const double points = points_of(domain.extents);
   finish_nest(std::move(nest), domain, buffers, expression.uses_indices(),
               conv ? "depthwise" : "pool", conv ? 2 * points : points, points);

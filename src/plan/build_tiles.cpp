@@ -50,10 +50,7 @@ void PlanBuilder::add_tiles(const Region& region) {
                       [=](const Strides& strides) { return tiles.over(!from_pixels, strides); }};
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
-  ExpressionBuilder expression(
-      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
-      nest.nodes, nest.accesses);
-  expression.recompute(region.recomputed);
+  ExpressionBuilder expression = expression_of(region, domain, buffers, nest);
 
   const Strides& strides = source.view.strides;
   const auto read = [&](std::size_t i, std::size_t j) {
@@ -73,13 +70,7 @@ void PlanBuilder::add_tiles(const Region& region) {
   for (std::size_t i = 0; i < square.size(); ++i) {
     for (std::size_t j = 0; j < square.size(); ++j) {
       expression.move_to(tiles.place(!from_pixels, i, j));
-      expression.set({region.root, 0}, square[i][j]);
-      for (const std::int32_t index : region.nodes) {
-        if (index != region.root) expression.add(index);
-      }
-      for (const std::int32_t index : region.nodes) {
-        if (is_stored(index)) nest.stores.push_back(expression.store({index, 0}));
-      }
+      add_behind_root(region, square[i][j], expression, nest);
     }
   }
   finish_nest(std::move(nest), domain, buffers, expression.uses_indices(), "tiles",

@@ -47,6 +47,12 @@ class PlanBuilder {
   bool is_stored(std::int32_t index) const;
 
   // build_nest.cpp: nests and windows
+  /// Writes the expressions of the region's nodes into `nest`, which must stay where it is.
+  ExpressionBuilder expression_of(const Region& region, const Domain& domain,
+                                  KernelBuffers& buffers, loop::Nest& nest);
+  /// The nodes that follow the root, whose value here is `root`, and the stores of them all.
+  void add_behind_root(const Region& region, ScalarValue root, ExpressionBuilder& expression,
+                       loop::Nest& nest);
   /// Finishes a nest whose expression is in `nest`; `points` as for add_kernel.
   void finish_nest(loop::Nest nest, const Domain& domain, KernelBuffers& buffers, bool uses_indices,
                    std::string name, double flops, double points);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/winograd.hpp"
 #include "one_by_one.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
@@ -52,6 +53,30 @@ TEST(Winograd, GivesTheDirectSumsValues) {
       testing::expect_same_values(direct, points, 2e-5);
     }
   }
+}
+
+/// Attributes and dims that do not fit each other are errors, however large they are.
+TEST(Winograd, TransformsOfOtherShapesAreErrors) {
+  const auto made = [](const Op& op, const Type& type) {
+    Graph graph;
+    const Value x = graph.input("x", type.dtype, type.shape);
+    return graph.try_add(op, std::vector{x.id()}, "", "").ok();
+  };
+  EXPECT_TRUE(made(op::WinogradImage{4}, {f32, {1, 10, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{4}, {f32, {1, 9, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{4}, {f32, {1, 2, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{4}, {f32, {10, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{4}, {i16, {1, 10, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{0}, {f32, {1, 10, 6, 3}}));
+  const Type points{f32, {16, 6, 3}};
+  EXPECT_TRUE(made(op::WinogradOutputs{2, 3, 1}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 4, 1}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 0, 1}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 1, -1}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{4, 3, 1}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 3, 1}, {f32, {16, 0, 3}}));
+  constexpr std::int64_t huge = std::int64_t{1} << 32;  // whose square is 0
+  EXPECT_FALSE(made(op::WinogradOutputs{2, huge, huge}, points));
 }
 
 TEST(Winograd, LeavesWhatItDoesNotFit) {
