@@ -92,7 +92,6 @@ void add_read(KernelWork& work, const loop::Buffer& buffer, const Residency* res
     const double share = sum > 0 ? touched / sum : 0;
     for (std::size_t level = 0; level < level_count; ++level)
       work.read[level] += residency->bytes[level] * share;
-    work.crossing += touched * residency->other_core;
     return;
   }
   std::size_t level = 0;
@@ -106,7 +105,6 @@ void add_write(KernelWork& work, const loop::Buffer& buffer, const Residency* re
   add_read(moved, buffer, residency, bytes, model);
   for (std::size_t level = 0; level < level_count; ++level)
     work.written[level] += moved.read[level];
-  work.crossing += moved.crossing;
 }
 
 /// What its first bytes take, by the share of them that lies at each level.
@@ -189,7 +187,6 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
       work.read[level] += std::max(traffic.read[level] - less * of_b.read[level], 0.0);
       work.written[level] += traffic.written[level];
     }
-    work.crossing += traffic.crossing;
     work.first = traffic.first;
   } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
     const codegen::ChainPlan plan =
@@ -202,6 +199,7 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
     add_traffic(work, kernel, residencies, model);
     for (std::size_t level = 0; level < 3; ++level) work.read[level] *= recurrent_time[level];
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
+    add_shares(work.shares, std::get<loop::Recurrence>(kernel.body), kernel.buffers);
   }
   work.code_lines = code_lines_of(kernel);
   return work;
@@ -264,7 +262,6 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     streamed += work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }
   time.compute = overlapped(time.compute, streamed, work.power);
-  if (workers > 1) time.memory += work.crossing * share / model.other_core;
   time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
                   lines_ns(work, work.lone_lines, overlap.lone_line) +
                   lines_ns(work, work.turned_lines, overlap.turned_line) +

@@ -8,13 +8,13 @@
 
 #include "codegen/loop.hpp"
 #include "cost/machine_model.hpp"
+#include "cost/shares.hpp"
 
 namespace rlx::cost {
 
 /// Where the bytes of one of a kernel's buffers lie when it starts.
 struct Residency {
   std::array<double, level_count> bytes{};  ///< by level; their sum is what the kernel may touch
-  double other_core = 0;  ///< of them, share in [0, 1] that another worker wrote last
 };
 
 /// Adds bytes to the levels from `nearest` on that they are found in when `distance` other bytes
@@ -49,13 +49,13 @@ struct KernelWork {
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
   double crowded = 0;        ///< ns that lines take which share too few sets of L1
   double first = 0;          ///< ns until the first bytes are there
-  double crossing = 0;       ///< bytes that come out of another core's cache with several workers
   double copied = 0;         ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;         ///< share of compute during which far data still arrives
   double far_beside = 1;     ///< share of the time of bytes from memory that is beside compute, too
   double power = 3;          ///< of the p-norm in which instructions and streams add up
   double b_share = 1;        ///< of a contraction's B: the part that is read
   double code_lines = 8;     ///< cache lines of code that a call runs through
+  std::vector<Share> shares;  ///< how its buffers fall on a team
 };
 
 /// residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it fits.

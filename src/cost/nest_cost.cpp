@@ -37,6 +37,7 @@ class NestCost : public NestLines {
     for (const ScalarNode& node : nest_.nodes)
       work.flops += flops_of(node) * points_of(plan_.node_dims[&node - nest_.nodes.data()]);
   }
+  void add_shares_to(KernelWork& work) const { add_shares(work.shares, plan_, buffers_); }
   bool is_empty() const { return plan_.points(0, plan_.rank()) == 0; }
 
  private:
@@ -452,6 +453,7 @@ void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Bu
   NestCost cost(nest, buffers, model, rows);
   if (cost.is_empty()) return;
   if (rows || !add_window(work, nest, buffers, model)) cost.add_to(work);
+  if (!rows) cost.add_shares_to(work);
   cost.add_flops_to(work);
 }
 

@@ -20,9 +20,9 @@ struct Overlap {
   double far_beside = 0.4;
   /// ns of a vector of a row that does not follow its forerunner.
   double vector_start = 0.35;
-  /// Of the bytes that a step shares with the one before, those that somebody waits for: between
-  /// two steps of the team, and between the team and one worker.
-  double of_team = 0.02, of_one = 0.05;
+  /// Of the time that lines of another core's caches take, the part that is waited for: by who
+  /// reads them, and by who writes them.
+  double fetched = 0.12, taken = 0.2;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;
   /// The same for contractions, whose panels lie side by side and are asked for early.
@@ -87,8 +87,8 @@ inline Overlap overlap_of(const MachineModel& model) {
             .window = 1.2,
             .far_beside = 0.55,
             .vector_start = 0.35,
-            .of_team = 0.07,
-            .of_one = 0.1,
+            .fetched = 0.4,
+            .taken = 0.7,
             .power = 2,
             .row_starts = 0.4,
             .call = 28,
@@ -122,8 +122,8 @@ inline Overlap overlap_of(const MachineModel& model) {
           .window = 0.9,
           .far_beside = 0.8,
           .vector_start = 0.1,
-          .of_team = 0.07,
-          .of_one = 0.1,
+          .fetched = 0.4,
+          .taken = 0.7,
           .store_lane = 1.5,
           .streams = 12,
           .further_line = {0, 0, 0.3, 2.6},

@@ -14,10 +14,10 @@ namespace {
 
 using Times = std::vector<cost::KernelTime>;  ///< by number of threads, one first
 
-/// How much more than predicted the talk between cores counts when threads are chosen: it takes
-/// several times as long where the system has put them far apart, while work that is shared in vain
-/// never pays.
-constexpr double caution = 3;
+/// How much more than predicted calls of workers and bytes of other cores count when threads are
+/// chosen: they take several times as long where the system has put the cores far apart, while work
+/// that is shared in vain never pays.
+constexpr double caution_of_calls = 4, caution_of_bytes = 2;
 
 /// What limits a kernel, in a word.
 std::string bound_of(const cost::KernelTime& time) {
@@ -60,38 +60,88 @@ class Predictor {
  public:
   /// `most`: threads of a step.
   Predictor(Plan& plan, const cost::MachineModel& model, int most)
-      : plan_(plan), model_(model), where_(whereabouts(plan, model, most)), most_(most) {}
+      : plan_(plan),
+        model_(model),
+        pieces_(plan),
+        where_(whereabouts(plan, pieces_, model, most)),
+        most_(most) {}
 
   void choose() {
-    choose(plan_.steps, true);
-    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
-    if (team) {
-      // Calling a team at all must pay, too.
-      const std::vector<Step> shared = plan_.steps;
-      const std::vector<LoopPlan> loops = plan_.loops;
-      const double with_team = total_of(plan_.steps, model_) + caution * model_.team;
-      choose(plan_.steps, false);
-      if (with_team < total_of(plan_.steps, model_)) plan_.steps = shared, plan_.loops = loops;
+    // What the members of a team fetch from each other depends on who did what in all other steps.
+    // So threads are chosen with what it is where all that can be shared is, and plans compared.
+    choose(plan_.steps, Mode::alone);
+    double least_ns = settle();
+    if (most_ > 1) {
+      std::vector<std::int32_t> threads = threads_of_steps();
+      for (const Mode mode : {Mode::all, Mode::best}) {
+        choose(plan_.steps, mode);
+        if (threads_of_steps() == threads) continue;
+        const double ns = settle();
+        if (!(ns < least_ns)) continue;
+        least_ns = ns;
+        threads = threads_of_steps();
+      }
+      give_threads(threads);
+      settle();
     }
     set_total();
   }
 
   void predict() {
-    predict(plan_.steps);
+    settle();
     set_total();
   }
 
  private:
+  /// Which steps share their work: none, those for which it is best, all that can.
+  enum class Mode : std::uint8_t { alone, best, all };
+
+  /// Sets the times of the steps with their threads, and follows who owns what. Result: those of a
+  /// run, the talk between cores counted with caution.
+  double settle() {
+    const auto shares_of = [&](const Step& step) -> const std::vector<cost::Share>& {
+      return work(step, where_.data).shares;
+    };
+    crossings_.clear();
+    if (std::any_of(plan_.steps.begin(), plan_.steps.end(), shares))
+      crossings_ = crossings(plan_, pieces_, where_, shares_of);
+    predict(plan_.steps);
+    set_barriers(plan_.steps);
+    double talk = 0;
+    for (const Step& step : plan_.steps) {
+      talk += (caution_of_bytes - 1) * crossing_ns(step, step.threads) +
+              (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
+    }
+    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
+    return total_of(plan_.steps, model_) + talk + (team ? caution_of_calls * model_.team : 0);
+  }
+
+  /// Of all steps, those of loops behind the others.
+  std::vector<std::int32_t> threads_of_steps() {
+    std::vector<std::int32_t> threads;
+    for_steps([&](Step& step) { threads.push_back(step.threads); });
+    return threads;
+  }
+  void give_threads(const std::vector<std::int32_t>& threads) {
+    auto next = threads.begin();
+    for_steps([&](Step& step) { step.threads = *next++; });
+    for (LoopPlan& loop : plan_.loops) set_barriers(loop.steps);
+  }
+  void for_steps(const auto& visit) {
+    for (Step& step : plan_.steps) visit(step);
+    for (LoopPlan& loop : plan_.loops) std::for_each(loop.steps.begin(), loop.steps.end(), visit);
+  }
+
   /// Gives every step one thread, or the number that is best when barriers count. A barrier stands
   /// between two steps unless both are on one thread.
-  void choose(std::vector<Step>& steps, bool may_share) {
+  void choose(std::vector<Step>& steps, Mode mode) {
     constexpr double never = std::numeric_limits<double>::infinity();
     const std::size_t count = steps.size();
     std::vector<Times> times;
     std::vector<int> shared(count);
     for (std::size_t i = 0; i < count; ++i) {
-      times.push_back(times_of(steps[i], may_share ? most_ : 1));
-      shared[i] = best_shared(times[i]);
+      times.push_back(times_of(steps[i], mode));
+      if (mode != Mode::alone) shared[i] = best_shared(times[i]);
     }
     std::vector<std::array<int, 2>> from(count);
     std::array<double, 2> cost{0, never};  // of the steps so far, the last one alone or shared
@@ -99,11 +149,16 @@ class Predictor {
       std::array<double, 2> next{never, never};
       for (std::size_t state = 0; state < 2; ++state) {
         if (state == 1 && shared[i] == 0) continue;
+        if (state == 0 && shared[i] != 0 && mode == Mode::all) continue;
         const double own = times[i][static_cast<std::size_t>(state == 0 ? 0 : shared[i] - 1)].ns;
         for (std::size_t before = 0; before < 2; ++before) {
-          const double wait = i > 0 && (before == 1 || state == 1) ? model_.barrier : 0;
-          const double moved = crossing_ns(steps[i], i > 0 && before == 1, state == 1);
-          const double total = cost[before] + own + caution * (wait + moved);
+          const bool talks = i > 0 && (before == 1 || state == 1);
+          const double wait = talks ? model_.barrier : 0;
+          const double moved = !talks               ? 0
+                               : before + state < 2 ? turn_ns(steps[i], state == 1)
+                                                    : crossing_ns(steps[i], shared[i]);
+          const double total =
+              cost[before] + own + caution_of_calls * wait + caution_of_bytes * moved;
           // Also where nothing is known of a machine and no time is a number.
           if (!(total < next[state])) continue;
           next[state] = total;
@@ -115,37 +170,42 @@ class Predictor {
     int state = cost[1] < cost[0] ? 1 : 0;
     for (std::size_t i = count; i-- > 0;) {
       steps[i].threads = state == 1 ? shared[i] : 1;
-      const bool after_team = i > 0 && from[i][static_cast<std::size_t>(state)] == 1;
-      set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)],
-               crossing_ns(steps[i], after_team, state == 1) + first_crossing_ns(steps[i]));
+      set_time(steps[i], times[i][static_cast<std::size_t>(steps[i].threads - 1)]);
       if (steps[i].kind == Step::Kind::loop && steps[i].threads == 1)
-        choose(loop_of(steps[i]).steps, false);
+        choose(loop_of(steps[i]).steps, Mode::alone);
       state = from[i][static_cast<std::size_t>(state)];
     }
     set_barriers(steps);
   }
 
   void predict(std::vector<Step>& steps) {
-    bool after_team = false;
     for (Step& step : steps) {
-      const bool after = std::exchange(after_team, shares(step));
       if (step.kind == Step::Kind::loop) {
         predict(loop_of(step).steps);
         set_time(step, loop_time(loop_of(step)));
         continue;
       }
-      const Times times = times_of(step, step.threads);
+      const Times& times = times_of(step);
       set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1],
-               crossing_ns(step, after, shares(step)) + first_crossing_ns(step));
+               crossing_ns(step, step.threads));
     }
   }
 
-  /// What it costs that data lies in the other workers' caches: the step before ran on one worker
-  /// or on the team, and so does this one. Teams share their work out alike, but not all bytes
-  /// fall to the same worker again.
-  double crossing_ns(const Step& step, bool after_team, bool shared) const {
-    if ((!after_team && !shared) || step.kind != Step::Kind::kernel) return 0;
+  /// What it costs that data lies in the other workers' caches.
+  double crossing_ns(const Crossing& crossing, int threads) const {
     const cost::Overlap overlap = cost::overlap_of(model_);
+    const double bytes = overlap.fetched * crossing.read + overlap.taken * crossing.written;
+    return bytes / (threads * model_.other_core);
+  }
+  /// The same of a step of the plan as it is.
+  double crossing_ns(const Step& step, int threads) const {
+    const auto known = crossings_.find(&step);
+    return known == crossings_.end() ? 0 : crossing_ns(known->second, threads);
+  }
+  /// About the same where either the step before or this one runs on one worker, who has the part
+  /// of the others or leaves them theirs.
+  double turn_ns(const Step& step, bool shared) const {
+    if (step.kind != Step::Kind::kernel) return 0;
     double bytes = 0;
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
@@ -156,45 +216,35 @@ class Predictor {
     // The rest lies in the caches that all share.
     const auto near = near_bytes_.find(&step);
     if (near != near_bytes_.end()) bytes = std::min(bytes, near->second);
-    return bytes * (after_team && shared ? overlap.of_team : overlap.of_one) / model_.other_core;
-  }
-  /// Until the first of those bytes are there: to be asked for and to come takes some barriers'
-  /// time.
-  double first_crossing_ns(const Step& step) const {
-    if (!shares(step) || step.kind != Step::Kind::kernel) return 0;
-    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
-    for (std::size_t i = 0; i < step.buffers.size(); ++i) {
-      const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(step.buffers[i])];
-      if (buffer.storage == Storage::arena && !kernel.buffers[i].local &&
-          !kernel.buffers[i].written)
-        return 2 * model_.barrier;
-    }
-    return 0;
+    return crossing_ns({.read = bytes * (1 - 1.0 / most_)}, shared ? most_ : 1);
   }
 
-  Times times_of(const Step& step, int most) {
-    switch (step.kind) {
-      case Step::Kind::kernel: return kernel_times(step, most);
-      case Step::Kind::host: return host_times(step, most);
-      case Step::Kind::loop: return loop_times(step, most);
-      case Step::Kind::experts: return grouped_times(step, most);
-    }
-    return {};
+  Times times_of(const Step& step, Mode mode) {
+    return step.kind == Step::Kind::loop ? loop_times(step, mode) : times_of(step);
+  }
+  /// Of a step that is no loop. Threads are chosen more than once.
+  const Times& times_of(const Step& step) {
+    Times& times = times_[&step];
+    if (!times.empty()) return times;
+    if (step.kind == Step::Kind::kernel) times = kernel_times(step);
+    if (step.kind == Step::Kind::host) times = host_times(step);
+    if (step.kind == Step::Kind::experts) times = grouped_times(step);
+    return times;
   }
 
-  Times kernel_times(const Step& step, int most) {
+  Times kernel_times(const Step& step) {
     const cost::KernelWork& alone = work(step, where_.data);
     near_bytes_[&step] = alone.read[0] + alone.read[1] + alone.written[0] + alone.written[1];
     const double line = code_line(step);
     Times times{cost::time_of(alone, model_, 1, line)};
-    const int useful = std::max(1, std::min(most, static_cast<int>(std::min(alone.items, 1e6))));
+    const int useful = std::max(1, std::min(most_, static_cast<int>(std::min(alone.items, 1e6))));
     if (useful == 1) return times;
     const cost::KernelWork& shared = work(step, where_.data_of_team);
     for (int threads = 2; threads <= useful; ++threads)
       times.push_back(cost::time_of(shared, model_, threads, line));
     return times;
   }
-  /// Of a step's kernel where its data lies so. Threads are chosen more than once.
+  /// Of a step's kernel where its data lies so.
   const cost::KernelWork& work(const Step& step, const Residencies& where) {
     const auto [known, is_new] = works_.try_emplace({&step, &where});
     if (is_new)
@@ -205,7 +255,7 @@ class Predictor {
 
   /// Kernels of the backend's own: what they tell, or a quarter of the machine's peak, shared
   /// evenly; without arithmetic an element a cycle.
-  Times host_times(const Step& step, int most) const {
+  Times host_times(const Step& step) const {
     const HostCall& call = plan_.host_calls[static_cast<std::size_t>(step.index)];
     const codegen::StepWork& work = call.work;
     if (work.items == 0) return {host_time(step)};
@@ -214,7 +264,7 @@ class Predictor {
     double cycles = work.cycles > 0 ? work.cycles : step.flops / (flops_per_cycle * share_of_peak);
     if (cycles <= 0) cycles = elements_of(call.outputs);
     Times times;
-    for (int threads = 1; threads <= std::max(most, 1) && threads <= work.items; ++threads) {
+    for (int threads = 1; threads <= most_ && threads <= work.items; ++threads) {
       const double compute = (cycles / threads + work.cycles_each) * model_.cycle;
       times.push_back(
           {.ns = model_.kernel + compute, .compute = compute, .overhead = model_.kernel});
@@ -222,7 +272,7 @@ class Predictor {
     return times;
   }
   /// Rows spread over the experts; their matrices come from memory.
-  Times grouped_times(const Step& step, int most) const {
+  Times grouped_times(const Step& step) const {
     const GroupedPlan& grouped = plan_.grouped[static_cast<std::size_t>(step.index)];
     const auto rows = static_cast<double>(grouped.rows);
     const double read = std::min(rows, static_cast<double>(grouped.experts));
@@ -235,7 +285,7 @@ class Predictor {
     const double compute = step.flops * model_.cycle / (flops_per_cycle * share_of_peak);
     const double calls = blocks * model_.item * std::max(1.0, rows / read / 6);
     Times times;
-    for (int threads = 1; threads <= std::max(most, 1) && threads <= blocks; ++threads) {
+    for (int threads = 1; threads <= most_ && threads <= blocks; ++threads) {
       const double rate = std::min(threads * model_.read[3], model_.memory_all);
       const cost::KernelTime time{.ns = 0,
                                   .compute = compute / threads,
@@ -264,16 +314,16 @@ class Predictor {
 
   /// On one thread; and with the steps inside on the threads that are best for them, which is how
   /// they are left.
-  Times loop_times(const Step& step, int most) {
+  Times loop_times(const Step& step, Mode mode) {
     LoopPlan& loop = loop_of(step);
-    choose(loop.steps, false);
+    choose(loop.steps, Mode::alone);
     Times times{loop_time(loop)};
-    if (most == 1) return times;
-    choose(loop.steps, true);
+    if (mode == Mode::alone || most_ == 1) return times;
+    choose(loop.steps, mode);
     const bool shared = std::any_of(loop.steps.begin(), loop.steps.end(), shares);
     if (!shared) return times;
     // The steps inside need the whole team.
-    times.resize(static_cast<std::size_t>(most), {.ns = std::numeric_limits<double>::infinity()});
+    times.resize(static_cast<std::size_t>(most_), {.ns = std::numeric_limits<double>::infinity()});
     times.back() = loop_time(loop);
     return times;
   }
@@ -306,9 +356,12 @@ class Predictor {
 
   Plan& plan_;
   const cost::MachineModel& model_;
+  const Pieces pieces_;
   const Whereabouts where_;
+  std::map<const Step*, Times> times_;
   std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;
-  std::map<const Step*, double> near_bytes_;  ///< that a step finds in its core's own caches
+  std::map<const Step*, Crossing> crossings_;  ///< of the plan looked at last
+  std::map<const Step*, double> near_bytes_;   ///< that a step finds in its core's own caches
   const int most_;
 };
 

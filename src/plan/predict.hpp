@@ -2,10 +2,12 @@
 // every number of threads, and which number is best.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "cost/kernel_cost.hpp"
+#include "plan/pieces.hpp"
 #include "plan/plan.hpp"
 
 namespace rlx::plan {
@@ -21,8 +23,21 @@ struct Whereabouts {
 };
 
 /// Bytes of each buffer of each step, and lines of its code, by the level that they come from when
-/// the plan runs again and again. `workers`: of the team that may share steps.
-Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model, int workers = 1);
+/// the plan runs again and again. `pieces`: its memory. `workers`: of the team that may share
+/// steps.
+Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
+                        int workers = 1);
+
+/// Bytes that the members of a team find in the caches of each other when a step starts.
+struct Crossing {
+  double read = 0, written = 0;  ///< of all members together
+};
+
+/// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again
+/// and again. `shares_of`: how a kernel's buffers fall on a team.
+std::map<const Step*, Crossing> crossings(
+    const Plan& plan, const Pieces& pieces, const Whereabouts& where,
+    const std::function<const std::vector<cost::Share>&(const Step&)>& shares_of);
 
 /// How often a loop is taken to run whose number of iterations data tells.
 inline constexpr double assumed_trips = 8;

@@ -27,70 +27,6 @@ class PrefixSums {
   std::vector<double> sums_;
 };
 
-/// Memory as the caches see it: pieces of the arena and of every other buffer.
-class Pieces {
- public:
-  struct Range {
-    std::size_t first = 0, last = 0;
-  };
-
-  explicit Pieces(const Plan& plan) : ranges_(plan.buffers.size()) {
-    // Pages; more where a run touches so much that where a page lies decides nothing.
-    double touched = 0;
-    for (const Step& step : plan.steps) {
-      for (const std::int32_t buffer : step.buffers)
-        touched += static_cast<double>(plan.buffers[static_cast<std::size_t>(buffer)].bytes());
-    }
-    while (touched > most_pieces * static_cast<double>(piece_bytes_) &&
-           piece_bytes_ < largest_piece_bytes)
-      piece_bytes_ *= 2;
-    const std::size_t arena = pieces_of(plan.arena_bytes);
-    bytes_.assign(arena, static_cast<double>(piece_bytes_));
-    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-      const BufferPlan& buffer = plan.buffers[i];
-      if (buffer.bytes() <= 0 || buffer.storage == Storage::worker) continue;
-      if (buffer.storage == Storage::arena) {
-        const auto first = static_cast<std::size_t>(buffer.offset / piece_bytes_);
-        ranges_[i] = {first, std::max(pieces_of(buffer.offset + buffer.bytes()), first + 1)};
-        continue;
-      }
-      const std::size_t count = std::min<std::size_t>(pieces_of(buffer.bytes()), 4096);
-      ranges_[i] = {bytes_.size(), bytes_.size() + count};
-      bytes_.insert(bytes_.end(), count,
-                    static_cast<double>(buffer.bytes()) / static_cast<double>(count));
-    }
-    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-      if (plan.buffers[i].storage == Storage::arena)
-        ranges_[i].last = std::min(ranges_[i].last, std::max(arena, ranges_[i].first));
-    }
-  }
-
-  Range of(std::int32_t buffer) const { return ranges_[static_cast<std::size_t>(buffer)]; }
-  /// The pieces with its elements in [first, last].
-  Range part_of(std::int32_t buffer, const Range& elements, std::int64_t all) const {
-    const Range whole = of(buffer);
-    const std::size_t count = whole.last - whole.first;
-    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(all, 1));
-    if (elements.first > elements.last || elements.last >= size) return whole;
-    const std::size_t first = whole.first + elements.first * count / size;
-    const std::size_t last = whole.first + (elements.last + 1) * count / size + 1;
-    return {first, std::min(last, whole.last)};
-  }
-  const std::vector<double>& bytes() const { return bytes_; }
-
- private:
-  static constexpr double most_pieces = 8192;
-  static constexpr std::int64_t largest_piece_bytes = 32 << 10;
-  std::size_t pieces_of(std::int64_t bytes) const {
-    return static_cast<std::size_t>((std::max<std::int64_t>(bytes, 0) + piece_bytes_ - 1) /
-                                    piece_bytes_);
-  }
-
-  std::int64_t piece_bytes_ = 4096;
-  std::vector<Range> ranges_;
-  std::vector<double> bytes_;
-};
-
 /// Touches pieces of so many bytes in the order of the run; knows how much else was touched since.
 class TouchOrder {
  public:
@@ -214,13 +150,13 @@ std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) 
 /// Follows a plan's steps through the caches.
 class Walk {
  public:
-  Walk(const Plan& plan, const cost::MachineModel& model, int workers)
+  Walk(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model, int workers)
       : plan_(plan),
         model_(model),
         team_(cost::with_caches_of_team(model, workers)),
         workers_(workers),
         has_team_(workers > 1),
-        pieces_(plan),
+        pieces_(pieces),
         codes_(plan),
         first_code_(pieces_.bytes().size()),
         order_(joined(pieces_.bytes(), codes_.bytes()), 2 * touches_of(plan.steps)),
@@ -326,7 +262,7 @@ class Walk {
   const cost::MachineModel team_;
   const int workers_;
   const bool has_team_;
-  const Pieces pieces_;
+  const Pieces& pieces_;
   const Codes codes_;
   const std::size_t first_code_;  ///< of the pieces
   TouchOrder order_, code_order_;
@@ -336,8 +272,9 @@ class Walk {
 
 }  // namespace
 
-Whereabouts whereabouts(const Plan& plan, const cost::MachineModel& model, int workers) {
-  return Walk(plan, model, workers).run();
+Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
+                        int workers) {
+  return Walk(plan, pieces, model, workers).run();
 }
 
 }  // namespace rlx::plan

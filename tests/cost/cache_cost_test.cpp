@@ -34,7 +34,7 @@ Plan layers(int count, std::int64_t narrower) {
 
 /// Lines of code that a run of the plan brings into the first level.
 double lines_from_afar(const Plan& plan) {
-  const Whereabouts where = whereabouts(plan, cost::model_of_zen5());
+  const Whereabouts where = whereabouts(plan, Pieces(plan), cost::model_of_zen5());
   double bytes = 0;
   for (const auto& [step, code] : where.code)
     bytes += code.bytes[1] + code.bytes[2] + code.bytes[3];
@@ -144,7 +144,7 @@ TEST(CacheCost, WhatNobodyTouchesForLongComesFromMemory) {
   const auto from_memory = [&](double forgotten) {
     cost::MachineModel model = cost::model_of_zen5();
     model.forgotten = forgotten;
-    const Whereabouts where = whereabouts(plan, model);
+    const Whereabouts where = whereabouts(plan, Pieces(plan), model);
     double bytes = 0;
     for (const auto& [step, found] : where.data)
       for (const cost::Residency& one : found) bytes += one.bytes[3];
@@ -166,7 +166,7 @@ TEST(CacheCost, RowsThatDataNamesLeaveTheOthersOfTheirTableUntouched) {
   options.target = cost::zen5_target;
   options.model = cost::model_of_zen5();
   const Plan plan = build_plan(flatten(graph).value(), options).value();
-  const Whereabouts where = whereabouts(plan, options.model);
+  const Whereabouts where = whereabouts(plan, Pieces(plan), options.model);
   for (const auto& [step, found] : where.data)
     for (const cost::Residency& one : found) EXPECT_EQ(one.bytes[2] + one.bytes[3], 0);
 }

@@ -1,5 +1,5 @@
 // Laws of teams: what the other core wrote never comes cheaper than what a core wrote itself, and
-// cores that are far apart share less.
+// cores that are far apart share less. And what they fetch from each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,19 +41,73 @@ std::vector<double> times_with(Plan plan, const cost::MachineModel& model,
   return times;
 }
 
-TEST(TeamCost, BytesOfTheOtherCoreAreNeverCheaperAndNothingToOneThread) {
+/// What the members of a team fetch from each other at every step.
+std::vector<Crossing> crossings_with(Plan plan, const cost::MachineModel& model,
+                                     const std::vector<int>& threads) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) plan.steps[i].threads = threads[i];
+  const Whereabouts where = whereabouts(plan, Pieces(plan), model, 2);
+  std::map<const Step*, cost::KernelWork> works;
+  const auto shares_of = [&](const Step& step) -> const std::vector<cost::Share>& {
+    cost::KernelWork& work = works[&step];
+    work = cost::work_of(plan.kernels[static_cast<std::size_t>(step.index)], {}, model);
+    return work.shares;
+  };
+  const std::map<const Step*, Crossing> found = crossings(plan, Pieces(plan), where, shares_of);
+  std::vector<Crossing> result;
+  for (const Step& step : plan.steps) result.push_back(found.at(&step));
+  return result;
+}
+
+/// Two products of square matrices, the second one of what the first one made, turned or not: more
+/// than one kernel, and a worker has its rows of each result.
+Graph two_products(std::int64_t size, bool turned) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {size, size}), w = graph.param("w", f32, {size, size});
+  const Value y = matmul(x, w);
+  graph.output("z", matmul(turned ? transpose(y, {1, 0}) : y, w));
+  return graph;
+}
+
+TEST(Crossing, rows_that_a_worker_wrote_it_has) {
   const cost::MachineModel model = cost::model_of_zen5();
-  cost::KernelWork work = cost::work_of(cost::read_kernel(64, 4096), {}, model);
-  const double alone = cost::time_of(work, model, 1).ns;
-  double before = cost::time_of(work, model, 2).ns;
-  for (const double bytes : {1e3, 1e4, 1e5, 1e6}) {
-    work.crossing = bytes;
-    const double ns = cost::time_of(work, model, 2).ns;
-    EXPECT_GE(ns, before);
-    EXPECT_DOUBLE_EQ(cost::time_of(work, model, 1).ns, alone);
-    before = ns;
+  const Plan plan = plan_of(two_products(128, false), model, 1);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  for (const Crossing& crossing : crossings_with(plan, model, {2, 2})) {
+    EXPECT_EQ(crossing.read, 0);
+    EXPECT_EQ(crossing.written, 0);
   }
-  EXPECT_GT(before, alone / 2);
+}
+
+TEST(Crossing, half_of_what_is_turned_comes_from_the_other_worker) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  constexpr double bytes = 128 * 128 * 4;
+  const Plan plan = plan_of(two_products(128, true), model, 1);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  const std::vector<Crossing> both = crossings_with(plan, model, {2, 2});
+  EXPECT_NEAR(both[1].read, bytes / 2, 0.1 * bytes);
+  // What both read since is taken from one of them by who writes it.
+  EXPECT_NEAR(both[0].written, bytes, 0.1 * bytes);
+}
+
+TEST(Crossing, of_what_one_worker_made_a_team_fetches_half) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  constexpr double bytes = 128 * 128 * 4;
+  const Plan plan = plan_of(two_products(128, false), model, 1);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  for (const Crossing& crossing : crossings_with(plan, model, {1, 1}))
+    EXPECT_EQ(crossing.read + crossing.written, 0);
+  const std::vector<Crossing> turns = crossings_with(plan, model, {1, 2});
+  EXPECT_NEAR(turns[1].read, bytes / 2, 0.1 * bytes);
+  EXPECT_NEAR(turns[0].written, bytes / 2, 0.1 * bytes);  // the next run
+}
+
+TEST(Crossing, what_no_cache_of_a_core_holds_crosses_nothing) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  const Plan plan = plan_of(two_products(2048, true), model, 1);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  constexpr double bytes = 2048.0 * 2048 * 4;
+  for (const Crossing& crossing : crossings_with(plan, model, {2, 2}))
+    EXPECT_LT(crossing.read + crossing.written, 0.15 * bytes);
 }
 
 TEST(TeamCost, AStepAfterATeamTakesNoLessThanAfterOneThread) {

@@ -1,0 +1,143 @@
+// Accesses by the dim along which a kernel's items are shared out.
+#include "cost/shares.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "codegen/llvm/contraction_plan.hpp"
+#include "codegen/llvm/nest_plan.hpp"
+
+namespace rlx::cost {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+constexpr std::size_t none = ~std::size_t{0};
+
+/// The first of the dims [from, to) that is longer than one element, or `none`.
+std::size_t first_long(const Integers& extents, std::size_t from, std::size_t to) {
+  while (from < to && extents[from] <= 1) ++from;
+  return from < to ? from : none;
+}
+
+class Shares {
+ public:
+  Shares(std::vector<Share>& shares, std::span<const loop::Buffer> buffers)
+      : shares_(shares), buffers_(buffers) {}
+
+  /// Workers take equal parts of the dim `lead`; `none`: each touches all.
+  void add(const loop::Access& access, const Integers& extents, std::size_t lead, bool written) {
+    if (access.buffer < 0) return;
+    const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+    if (buffer.local) return;
+    Share share{.buffer = access.buffer, .written = written};
+    if (access.indirect.empty()) {
+      set_place(share, access.offset, access.strides, extents, lead);
+    } else {  // only data tells
+      share.last = buffer.elements - 1;
+    }
+    share.first = std::clamp<std::int64_t>(share.first, 0, buffer.elements - 1);
+    share.last = std::clamp<std::int64_t>(share.last, share.first, buffer.elements - 1);
+    shares_.push_back(share);
+  }
+  void add(const std::vector<loop::Access>& accesses, const std::vector<loop::Store>& stores,
+           const Integers& extents, std::size_t lead) {
+    for (const loop::Access& access : accesses) add(access, extents, lead, false);
+    for (const loop::Store& store : stores) add(store.access, extents, lead, true);
+  }
+
+ private:
+  static void set_place(Share& share, std::int64_t offset, const Integers& strides,
+                        const Integers& extents, std::size_t lead) {
+    std::int64_t within = 1;  // elements from the first to the last one of a point of `lead`
+    share.first = share.last = offset;
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      const std::int64_t way = strides[dim] * (extents[dim] - 1);
+      (way < 0 ? share.first : share.last) += way;
+      if (dim != lead) within += std::abs(way);
+    }
+    const std::int64_t step = lead < extents.size() ? std::abs(strides[lead]) : 0;
+    if (step == 0) return;
+    // In order, though windows reach over into the other part.
+    if (step * extents[lead] >= within) {
+      share.kind = strides[lead] < 0 ? Share::Kind::reversed : Share::Kind::in_order;
+      return;
+    }
+    share.kind = Share::Kind::woven;
+    share.period = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      const std::int64_t other = std::abs(strides[dim]);
+      if (dim != lead && extents[dim] > 1 && other > step)
+        share.period = std::min(share.period, other);
+    }
+  }
+
+  std::vector<Share>& shares_;
+  std::span<const loop::Buffer> buffers_;
+};
+
+/// The dim of (batch..., m..., n) along which a contraction's items are shared out.
+std::size_t lead_of(const loop::Contraction& c, const codegen::ContractionPlan& plan) {
+  const std::size_t batches = c.batch_extents.size(), rows = batches + c.m_extents.size();
+  Integers extents = c.batch_extents;
+  extents.insert(extents.end(), c.m_extents.begin(), c.m_extents.end());
+  const bool rows_first = plan.rows_outermost && plan.row_groups > 1;
+  if (plan.batches > 1 && !rows_first) {
+    const std::size_t batch = first_long(extents, 0, batches);
+    if (batch != none) return batch;
+  }
+  const bool by_columns =
+      !rows_first && !plan.whole_rows && plan.line.segments == 0 && plan.column_blocks > 1;
+  return by_columns ? rows : first_long(extents, batches, rows);
+}
+
+}  // namespace
+
+void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
+                std::span<const loop::Buffer> buffers) {
+  const auto parallel = static_cast<std::size_t>(plan.nest.parallel_dims);
+  Shares(shares, buffers)
+      .add(plan.nest.accesses, plan.nest.stores, plan.nest.extents,
+           first_long(plan.nest.extents, 0, parallel));
+}
+
+void add_shares(std::vector<Share>& shares, const loop::Contraction& c,
+                const codegen::ContractionPlan& plan, std::span<const loop::Buffer> buffers) {
+  Shares all(shares, buffers);
+  const std::size_t lead = lead_of(c, plan), batches = c.batch_extents.size();
+  const std::size_t columns = batches + c.m_extents.size();
+  const auto joined = [](const Integers& a, const Integers& b) {
+    Integers all = a;
+    all.insert(all.end(), b.begin(), b.end());
+    return all;
+  };
+  const Integers rows = joined(c.batch_extents, c.m_extents);
+  const Integers a_strides = joined(c.a_batch_strides, c.a_m_strides);
+  const Integers a_extents = joined(rows, c.k_extents);
+  all.add({.buffer = c.a_buffer, .offset = c.a_offset, .strides = joined(a_strides, c.a_k_strides)},
+          a_extents, lead == columns ? none : lead, false);
+  if (!c.b_packed) {
+    const Integers b_extents = joined(joined(c.batch_extents, {c.n}), c.k_extents);
+    const Integers b_strides = joined(joined(c.b_batch_strides, {c.b_n_stride}), c.b_k_strides);
+    const std::size_t b_lead = lead < batches ? lead : lead == columns ? batches : none;
+    all.add({.buffer = c.b_buffer, .offset = c.b_offset, .strides = b_strides}, b_extents, b_lead,
+            false);
+  }
+  const Integers results = joined(rows, {c.n});
+  all.add(c.accesses, c.stores, results, lead);
+  all.add(c.row_epilogue.accesses, c.row_epilogue.stores, results, lead);
+}
+
+void add_shares(std::vector<Share>& shares, const loop::Recurrence& r,
+                std::span<const loop::Buffer> buffers) {
+  Shares all(shares, buffers);
+  // A step's items are panels of units, a walk's rows of the batch in every direction.
+  const Integers extents{r.directions, r.batch, r.step_buffer < 0 ? r.steps : 1, r.units};
+  const std::size_t lead = r.step_buffer >= 0 ? 3 : first_long(extents, 0, 2);
+  all.add(r.accesses, r.stores, extents, lead);
+  for (const loop::Access& state : r.initial) all.add(state, extents, lead, false);
+  for (const loop::Access& state : r.last) all.add(state, extents, lead, true);
+}
+
+}  // namespace rlx::cost

@@ -1,0 +1,45 @@
+// Which part of a kernel's buffers each worker of a team touches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codegen/loop.hpp"
+
+namespace rlx::codegen {
+struct ContractionPlan;
+struct NestPlan;
+}  // namespace rlx::codegen
+
+namespace rlx::cost {
+
+/// Elements of a buffer that a kernel reads or writes, and how they fall on workers that take its
+/// items in equal parts, one after the other.
+struct Share {
+  enum class Kind : std::uint8_t {
+    each,      ///< every worker touches all of them
+    in_order,  ///< the first worker the first ones
+    reversed,  ///< the first worker the last ones
+    woven,     ///< worker after worker, again and again
+  };
+  std::int32_t buffer = 0;  ///< of the kernel
+  std::int64_t first = 0, last = 0;
+  Kind kind = Kind::each;
+  std::int64_t period = 0;  ///< woven: elements until the first worker comes again
+  bool written = false;
+};
+
+/// Adds those of a nest that is planned so; of local buffers none.
+void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
+                std::span<const loop::Buffer> buffers);
+
+/// The same of a contraction; packed B, a weight, left out.
+void add_shares(std::vector<Share>& shares, const loop::Contraction& contraction,
+                const codegen::ContractionPlan& plan, std::span<const loop::Buffer> buffers);
+
+/// The same of a recurrence; R left out.
+void add_shares(std::vector<Share>& shares, const loop::Recurrence& recurrence,
+                std::span<const loop::Buffer> buffers);
+
+}  // namespace rlx::cost

@@ -1,0 +1,156 @@
+// Who of a team touched each piece of memory last, and what others fetch from its caches.
+#include <algorithm>
+
+#include "plan/predict.hpp"
+
+namespace rlx::plan {
+namespace {
+
+/// Who has a piece in caches of its own: one worker, all of them with nothing written since, or
+/// each some lines of it.
+struct Owner {
+  enum class Kind : std::uint8_t { nobody, one, all, woven } kind = Kind::nobody;
+  std::int32_t worker = 0;  ///< one
+  double period = 0;        ///< woven: bytes until the same worker comes again; 0: unknown
+
+  bool operator==(const Owner&) const = default;
+};
+
+class Owners {
+ public:
+  using SharesOf = std::function<const std::vector<cost::Share>&(const Step&)>;
+
+  Owners(const Plan& plan, const Pieces& pieces, const Whereabouts& where,
+         const SharesOf& shares_of)
+      : plan_(plan),
+        pieces_(pieces),
+        where_(where),
+        shares_of_(shares_of),
+        owners_(pieces.bytes().size()) {}
+
+  std::map<const Step*, Crossing> run() {
+    // The second run finds what the first one left.
+    take(plan_.steps);
+    result_.clear();
+    take(plan_.steps);
+    return std::move(result_);
+  }
+
+ private:
+  void take(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::kernel) {
+        for (const cost::Share& share : shares_of_(step)) take(step, share);
+      } else {
+        take_all(step);
+      }
+      if (step.kind != Step::Kind::loop) continue;
+      const LoopPlan& loop = plan_.loops[static_cast<std::size_t>(step.index)];
+      for (int iteration = 0; iteration < 2; ++iteration) take(loop.steps);
+    }
+  }
+
+  /// Of what is not a kernel only the buffers are known: who touched them has them.
+  void take_all(const Step& step) {
+    for (const std::int32_t buffer : step.buffers) {
+      const Pieces::Range range = pieces_.of(buffer);
+      std::fill(
+          owners_.begin() + static_cast<std::ptrdiff_t>(range.first),
+          owners_.begin() + static_cast<std::ptrdiff_t>(range.last),
+          step.threads > 1 ? Owner{.kind = Owner::Kind::woven} : Owner{.kind = Owner::Kind::one});
+    }
+  }
+
+  void take(const Step& step, const cost::Share& share) {
+    const auto k = static_cast<std::size_t>(share.buffer);
+    const std::int32_t buffer = step.buffers[k];
+    const BufferPlan& planned = plan_.buffers[static_cast<std::size_t>(buffer)];
+    const Pieces::Range range = pieces_.part_of(
+        buffer, {static_cast<std::size_t>(share.first), static_cast<std::size_t>(share.last)},
+        planned.elements);
+    if (range.first >= range.last) return;
+    const auto size = static_cast<double>(size_of(planned.dtype));
+    const bool is_parted = step.threads > 1 && (share.kind == cost::Share::Kind::in_order ||
+                                                share.kind == cost::Share::Kind::reversed);
+    const std::size_t parts = is_parted ? static_cast<std::size_t>(step.threads) : 1;
+    const std::size_t count = range.last - range.first;
+    double pieces = 0;
+    for (std::size_t part = 0; part < parts; ++part) {
+      const Pieces::Range own{range.first + part * count / parts,
+                              range.first + (part + 1) * count / parts};
+      pieces += take(own, toucher(step, share, part, parts, size), step.threads, share.written);
+    }
+    const double touched = static_cast<double>(share.last - share.first + 1) * size;
+    Crossing& sum = result_[&step];
+    (share.written ? sum.written : sum.read) +=
+        pieces * touched / static_cast<double>(count) * near_share(step, k);
+  }
+
+  /// How many of these pieces come from other workers.
+  double take(const Pieces::Range& range, const Owner& by, int threads, bool written) {
+    double crossing = 0;
+    for (std::size_t piece = range.first; piece < range.last; ++piece) {
+      Owner& owner = owners_[piece];
+      crossing += share_from_others(by, owner, threads, written);
+      if (written || owner.kind == Owner::Kind::nobody) {
+        owner = by;
+      } else if (owner != by) {
+        owner = {.kind = Owner::Kind::all};
+      }
+    }
+    return crossing;
+  }
+
+  /// Who of the step's workers touches that part, of so many, of elements of `size` bytes.
+  static Owner toucher(const Step& step, const cost::Share& share, std::size_t part,
+                       std::size_t parts, double size) {
+    if (step.threads == 1) return {.kind = Owner::Kind::one};
+    switch (share.kind) {
+      case cost::Share::Kind::each:
+        // Written by whoever comes there.
+        return {.kind = share.written ? Owner::Kind::woven : Owner::Kind::all};
+      case cost::Share::Kind::woven:
+        return {.kind = Owner::Kind::woven, .period = static_cast<double>(share.period) * size};
+      case cost::Share::Kind::reversed: part = parts - 1 - part; break;
+      case cost::Share::Kind::in_order: break;
+    }
+    return {.kind = Owner::Kind::one, .worker = static_cast<std::int32_t>(part)};
+  }
+
+  /// How often a piece is fetched from another worker's caches, or taken from them to be written.
+  static double share_from_others(const Owner& by, const Owner& owner, int threads, bool written) {
+    if (owner.kind == Owner::Kind::nobody) return 0;
+    if (owner.kind == Owner::Kind::all) return written ? 1 : 0;
+    if (by.kind == Owner::Kind::all) return threads - 1;
+    const bool is_known = by.kind == Owner::Kind::one || by.period > 0;
+    if (by == owner && is_known) return 0;
+    if (by.kind == Owner::Kind::one && owner.kind == Owner::Kind::one) return 1;
+    return 1 - 1.0 / std::max(threads, 2);
+  }
+
+  /// Of what a step touches of a buffer, the part that is still in the caches of single cores.
+  double near_share(const Step& step, std::size_t buffer) const {
+    const auto found = where_.data_of_team.find(&step);
+    if (found == where_.data_of_team.end()) return 0;
+    const auto& bytes = found->second[buffer].bytes;
+    const double sum = bytes[0] + bytes[1] + bytes[2] + bytes[3];
+    return sum > 0 ? (bytes[0] + bytes[1]) / sum : 0;
+  }
+
+  const Plan& plan_;
+  const Pieces& pieces_;
+  const Whereabouts& where_;
+  const SharesOf& shares_of_;
+  std::vector<Owner> owners_;
+  std::map<const Step*, Crossing> result_;
+};
+
+}  // namespace
+
+std::map<const Step*, Crossing> crossings(const Plan& plan, const Pieces& pieces,
+                                          const Whereabouts& where,
+                                          const Owners::SharesOf& shares_of) {
+  return Owners(plan, pieces, where, shares_of).run();
+}
+
+}  // namespace rlx::plan

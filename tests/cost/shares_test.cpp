@@ -1,0 +1,102 @@
+// How a kernel's buffers fall on the workers that share its items.
+#include "cost/shares.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cost/kernel_cost.hpp"
+#include "cost/presets.hpp"
+#include "plan/build.hpp"
+#include "plan/regions.hpp"
+#include "rlx/rlx.hpp"
+
+namespace rlx::cost {
+namespace {
+
+/// Those of the first kernel of a program.
+std::vector<Share> shares_of(const Graph& graph) {
+  plan::BuildOptions options;
+  options.target = zen5_target;
+  options.model = model_of_zen5();
+  const plan::Plan plan = plan::build_plan(plan::flatten(graph).value(), options).value();
+  return work_of(plan.kernels.at(0), {}, options.model).shares;
+}
+
+const Share* find(const std::vector<Share>& shares, bool written) {
+  for (const Share& share : shares) {
+    if (share.written == written) return &share;
+  }
+  return nullptr;
+}
+
+TEST(Shares, a_map_falls_in_order) {
+  Graph graph;
+  graph.output("y", tanh(graph.input("x", f32, {64, 300})));
+  const std::vector<Share> shares = shares_of(graph);
+  ASSERT_EQ(shares.size(), 2U);
+  for (const Share& share : shares) {
+    EXPECT_EQ(share.kind, Share::Kind::in_order);
+    EXPECT_EQ(share.first, 0);
+    EXPECT_EQ(share.last, 64 * 300 - 1);
+  }
+}
+
+TEST(Shares, a_transpose_reads_or_writes_woven) {
+  Graph graph;
+  graph.output("y", tanh(transpose(graph.input("x", f32, {96, 200}), {1, 0})));
+  const std::vector<Share> shares = shares_of(graph);
+  const Share *read = find(shares, false), *written = find(shares, true);
+  ASSERT_TRUE(read && written);
+  EXPECT_NE(read->kind, written->kind);
+  const Share& woven = read->kind == Share::Kind::woven ? *read : *written;
+  EXPECT_EQ(woven.kind, Share::Kind::woven);
+  EXPECT_EQ(woven.period, read->kind == Share::Kind::woven ? 200 : 96);
+}
+
+TEST(Shares, what_rows_have_in_common_everybody_reads) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 300}), row = graph.input("row", f32, {300});
+  graph.output("y", x * row);
+  int common = 0, parts = 0;
+  for (const Share& share : shares_of(graph)) {
+    common += share.kind == Share::Kind::each && share.last == 299;
+    parts += share.kind == Share::Kind::in_order;
+  }
+  EXPECT_EQ(common, 1);
+  EXPECT_EQ(parts, 2);
+}
+
+TEST(Shares, a_slice_begins_where_it_lies) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 300});
+  graph.output("y", tanh(slice(x, {16, 0}, {48, 300})));
+  const std::vector<Share> shares = shares_of(graph);
+  const Share* read = find(shares, false);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->first, 16 * 300);
+  EXPECT_EQ(read->last, 48 * 300 - 1);
+}
+
+TEST(Shares, rows_of_a_product_read_their_part_of_a) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {512, 64});
+  graph.output("y", matmul(x, graph.param("w", f32, {64, 32})));
+  const std::vector<Share> shares = shares_of(graph);
+  const Share *read = find(shares, false), *written = find(shares, true);
+  ASSERT_TRUE(read && written);
+  EXPECT_EQ(read->kind, Share::Kind::in_order);
+  EXPECT_EQ(written->kind, Share::Kind::in_order);
+}
+
+TEST(Shares, columns_of_one_row_are_made_from_all_of_it) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 512});
+  graph.output("y", matmul(x, graph.param("w", f32, {512, 2048})));
+  const std::vector<Share> shares = shares_of(graph);
+  const Share *read = find(shares, false), *written = find(shares, true);
+  ASSERT_TRUE(read && written);
+  EXPECT_EQ(read->kind, Share::Kind::each);
+  EXPECT_EQ(written->kind, Share::Kind::in_order);
+}
+
+}  // namespace
+}  // namespace rlx::cost
