@@ -77,6 +77,18 @@ bool choose_tap_dim(const NestPlan& plan, const NestPass& pass, WindowPlan& wind
   return true;
 }
 
+/// Whether an element belongs to more than two windows in a row of the image.
+bool windows_overlap(const NestPlan& plan, const WindowPlan& window) {
+  if (window.tap_dim < 0) return false;
+  const std::int64_t taps = plan.nest.extents[at(window.tap_dim)];
+  return std::any_of(plan.nest.accesses.begin(), plan.nest.accesses.end(),
+                     [&](const loop::Access& access) {
+                       const std::int64_t step = std::abs(access.strides[at(window.column_dim)]);
+                       const std::int64_t tap = std::abs(access.strides[at(window.tap_dim)]);
+                       return step == 0 ? tap != 0 : (taps - 1) * tap >= 2 * step;
+                     });
+}
+
 void choose_tile(const NestPlan& plan, const NestPass& pass, const Machine& machine,
                  WindowPlan& window) {
   const std::int64_t columns = plan.nest.extents[at(window.column_dim)];
@@ -87,16 +99,22 @@ void choose_tile(const NestPlan& plan, const NestPass& pass, const Machine& mach
   const std::int64_t room =
       taps < long_window ? narrow : std::clamp(most_steps / taps, narrow, wide);
   const std::int64_t most = (machine.registers > 16 ? room : 6) / sums;
-  window.tiles = (columns + most - 1) / most;
-  window.tile = (columns + window.tiles - 1) / window.tiles;
-  window.tiles = (columns + window.tile - 1) / window.tile;
   const std::int64_t channels = plan.nest.extents[at(plan.vector_dim)];
   // Without masks the rest of the channels goes lane by lane.
   const std::int64_t registers =
       machine.masks ? (channels + plan.lanes - 1) / plan.lanes : channels / plan.lanes;
-  for (std::int64_t vectors = 1; vectors * window.tile <= most; ++vectors) {
-    if (registers % vectors == 0) window.vectors = static_cast<unsigned>(vectors);
-  }
+  const auto choose_vectors = [&](std::int64_t room) {
+    for (std::int64_t vectors = 1; vectors <= room; ++vectors) {
+      if (registers % vectors == 0) window.vectors = static_cast<unsigned>(vectors);
+    }
+  };
+  // Wide tiles save loads where windows overlap. Others are read in the order in which they lie.
+  if (!windows_overlap(plan, window)) choose_vectors(most);
+  const std::int64_t widest = most / window.vectors;
+  window.tiles = (columns + widest - 1) / widest;
+  window.tile = (columns + window.tiles - 1) / window.tiles;
+  window.tiles = (columns + window.tile - 1) / window.tile;
+  choose_vectors(most / window.tile);
   window.blocks = registers / window.vectors;
 }
 
