@@ -1,6 +1,7 @@
 // Graphs: dims, types, values, and the graph that builders fill and Session::compile reads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -116,13 +117,55 @@ struct ValueId {
   auto operator<=>(const ValueId&) const = default;
 };
 
-/// One application of an op.
+/// A text that copies share.
+class SharedText {
+ public:
+  SharedText() = default;
+  SharedText(std::string text) {
+    if (!text.empty()) text_ = std::make_shared<const std::string>(std::move(text));
+  }
+  SharedText(const char* text) : SharedText(std::string(text)) {}
+  const std::string& text() const;
+  operator const std::string&() const { return text(); }
+  bool empty() const { return text_ == nullptr; }
+  bool operator==(const SharedText& other) const { return text() == other.text(); }
+
+ private:
+  std::shared_ptr<const std::string> text_;  ///< none: empty
+};
+
+/// The types of a node's results, shared by copies of the node.
+class ResultTypes {
+ public:
+  ResultTypes() = default;
+  ResultTypes(std::vector<Type> types)
+      : types_(std::make_shared<const std::vector<Type>>(std::move(types))) {}
+  operator const std::vector<Type>&() const { return *types_; }
+  std::size_t size() const { return types_ ? types_->size() : 0; }
+  bool empty() const { return size() == 0; }
+  const Type* data() const { return types_ ? types_->data() : nullptr; }
+  const Type* begin() const { return data(); }
+  const Type* end() const { return data() + size(); }
+  const Type& operator[](std::size_t i) const { return (*types_)[i]; }
+  const Type& front() const { return types_->front(); }
+  const Type& back() const { return types_->back(); }
+  /// The same list, not only an equal one.
+  bool is(const ResultTypes& other) const { return types_ == other.types_; }
+  bool operator==(const ResultTypes& other) const {
+    return is(other) || std::equal(begin(), end(), other.begin(), other.end());
+  }
+
+ private:
+  std::shared_ptr<const std::vector<Type>> types_;  ///< none: of a node that no graph holds
+};
+
+/// One application of an op. Copies are cheap: every pass makes them.
 struct Node {
   Op op;
   std::vector<ValueId> inputs;  ///< a node of -1: an optional input that is left out
-  std::vector<Type> results;
-  std::string name;    ///< optional
-  std::string origin;  ///< where it came from ("onnx node Softmax_12"), for messages
+  ResultTypes results;
+  SharedText name;    ///< optional
+  SharedText origin;  ///< where it came from ("onnx node Softmax_12"), for messages
 };
 
 struct GraphOutput {
@@ -137,7 +180,7 @@ struct GraphData {
   Graph* graph = nullptr;  ///< the Graph that owns this now
   std::vector<Node> nodes;
   std::vector<GraphOutput> outputs;
-  std::string origin;
+  SharedText origin;
 };
 
 /// Handle of a value while building. Stays valid when its Graph is moved; must not outlive it.
@@ -183,11 +226,17 @@ class Graph {
     return add(std::move(op), std::span<const Value>(inputs.begin(), inputs.size())).front();
   }
   /// The same without exceptions, by ids.
-  Result<std::vector<ValueId>> try_add(Op op, std::span<const ValueId> inputs, std::string name,
-                                       std::string origin);
+  Result<std::vector<ValueId>> try_add(Op op, std::span<const ValueId> inputs, SharedText name,
+                                       SharedText origin);
+  /// Adds a copy of a node of `source` that reads `inputs`; its results are inferred again only
+  /// where these have other types.
+  Result<std::vector<ValueId>> try_copy(const Graph& source, const Node& node,
+                                        std::span<const ValueId> inputs);
+  /// Room for so many nodes.
+  void reserve(std::size_t nodes) { data_->nodes.reserve(nodes); }
 
   /// Text put into the origin of the nodes added from now on.
-  void set_origin(std::string origin) { data_->origin = std::move(origin); }
+  void set_origin(SharedText origin) { data_->origin = std::move(origin); }
   const std::string& origin() const { return data_->origin; }
 
   const std::vector<Node>& nodes() const { return data_->nodes; }

@@ -181,7 +181,7 @@ class GraphEvaluation {
       if (results.error().kind == ErrorKind::cancelled) return results.error();
       return std::move(results.error())
           .while_(fmt::format("evaluating {}{}", node.op.name(),
-                              node.name.empty() ? "" : " (" + node.name + ")"));
+                              node.name.empty() ? "" : " (" + node.name.text() + ")"));
     }
     computed_[n] = *std::move(results);
     for (const ValueId id : node.inputs) {

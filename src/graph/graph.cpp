@@ -18,6 +18,11 @@ bool Op::operator==(const Op& other) const {
   return info_ == other.info_ && info_->equal(attributes_.get(), other.attributes_.get());
 }
 
+const std::string& SharedText::text() const {
+  static const std::string none;
+  return text_ ? *text_ : none;
+}
+
 const Type& Value::type() const { return data_->graph->type(id_); }
 
 Graph::Graph() : data_(std::make_unique<GraphData>()) { data_->graph = this; }
@@ -92,6 +97,25 @@ Status check_inputs(const Graph& graph, const OpInfo& info, std::span<const Valu
   return {};
 }
 
+/// Is the input one of the graph, of the type that `other` has in `source`?
+bool has_type_of(const Graph& graph, ValueId input, const Graph& source, ValueId other) {
+  if (input.node < 0 || other.node < 0) return input.node == other.node;
+  if (input.node >= static_cast<int>(graph.nodes().size())) return false;
+  const ResultTypes &a = graph.node(input).results, &b = source.node(other).results;
+  if (a.is(b) && input.result == other.result) return true;
+  const auto k = static_cast<std::size_t>(input.result);
+  return input.result >= 0 && k < a.size() && a[k] == source.type(other);
+}
+
+/// Appends the node; gives its results.
+std::vector<ValueId> append(std::vector<Node>& nodes, Node node) {
+  std::vector<ValueId> ids(node.results.size());
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = {static_cast<std::int32_t>(nodes.size()), static_cast<std::int32_t>(i)};
+  nodes.push_back(std::move(node));
+  return ids;
+}
+
 }  // namespace
 
 Value Graph::input(std::string name, DType dtype, Shape shape) {
@@ -153,8 +177,8 @@ std::vector<Value> Graph::add(Op op, std::span<const Value> inputs, std::string 
   return results;
 }
 
-Result<std::vector<ValueId>> Graph::try_add(Op op, std::span<const ValueId> inputs,
-                                            std::string name, std::string origin) {
+Result<std::vector<ValueId>> Graph::try_add(Op op, std::span<const ValueId> inputs, SharedText name,
+                                            SharedText origin) {
   const OpInfo& info = op.info();
   RLX_TRY(check_inputs(*this, info, inputs));
   std::vector<const Type*> types;
@@ -162,19 +186,24 @@ Result<std::vector<ValueId>> Graph::try_add(Op op, std::span<const ValueId> inpu
   auto inferred = info.infer(op.attributes(), InferArgs{types});
   if (!inferred.ok()) {
     std::string place = fmt::format("adding {}({})", info.name, input_types(*this, inputs));
-    if (!origin.empty()) place += " for " + origin;
+    if (!origin.empty()) place += " for " + origin.text();
     return std::move(inferred.error()).while_(place);
   }
-  data_->nodes.push_back({std::move(op),
-                          {inputs.begin(), inputs.end()},
-                          *std::move(inferred),
-                          std::move(name),
-                          std::move(origin)});
-  std::vector<ValueId> ids;
-  const auto node = static_cast<std::int32_t>(nodes().size() - 1);
-  for (std::size_t i = 0; i < nodes().back().results.size(); ++i)
-    ids.push_back({node, static_cast<std::int32_t>(i)});
-  return ids;
+  return append(data_->nodes, {std::move(op),
+                               {inputs.begin(), inputs.end()},
+                               *std::move(inferred),
+                               std::move(name),
+                               std::move(origin)});
+}
+
+Result<std::vector<ValueId>> Graph::try_copy(const Graph& source, const Node& node,
+                                             std::span<const ValueId> inputs) {
+  bool same = inputs.size() == node.inputs.size();
+  for (std::size_t i = 0; same && i < inputs.size(); ++i)
+    same = has_type_of(*this, inputs[i], source, node.inputs[i]);
+  if (!same) return try_add(node.op, inputs, node.name, node.origin);
+  return append(data_->nodes,
+                {node.op, {inputs.begin(), inputs.end()}, node.results, node.name, node.origin});
 }
 
 namespace {

@@ -133,8 +133,8 @@ void print_block(const Graph& graph, const std::string& indent, std::string& tex
     node.op.info().visit(node.op.attributes(), fields);
     if (!fields.text().empty()) text += " {" + fields.text() + "}";
     text += " : " + (node.results.empty() ? "none" : joined(node.results, ", ", type_text));
-    if (!node.name.empty()) text += " name " + literal::quoted(node.name);
-    if (!node.origin.empty()) text += " origin " + literal::quoted(node.origin);
+    if (!node.name.empty()) text += " name " + literal::quoted(node.name.text());
+    if (!node.origin.empty()) text += " origin " + literal::quoted(node.origin.text());
     text += '\n';
   }
   for (const GraphOutput& output : graph.outputs()) {

@@ -21,6 +21,7 @@ class ValueMap {
   }
   std::vector<ValueId> operator()(const std::vector<ValueId>& ids) const {
     std::vector<ValueId> found;
+    found.reserve(ids.size());
     for (const ValueId id : ids) found.push_back((*this)(id));
     return found;
   }

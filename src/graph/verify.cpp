@@ -15,8 +15,8 @@ namespace {
 std::string sentence_of(const Graph& graph, int index, std::string_view what) {
   const Node& node = graph.nodes()[static_cast<std::size_t>(index)];
   std::string text = fmt::format("Node %{} ({}", index, node.op.name());
-  if (!node.name.empty()) text += fmt::format(" \"{}\"", node.name);
-  if (!node.origin.empty()) text += fmt::format(", {}", node.origin);
+  if (!node.name.empty()) text += fmt::format(" \"{}\"", node.name.text());
+  if (!node.origin.empty()) text += fmt::format(", {}", node.origin.text());
   return text + fmt::format(") {}", what);
 }
 

@@ -113,7 +113,7 @@ class LayoutPass {
   Status copy(const Node& node) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(logical(input));
-    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    RLX_ASSIGN(const auto results, target_.try_copy(source_, node, inputs));
     held_[index_].clear();
     for (const ValueId result : results) held_[index_].push_back({result, {}, {}});
     return {};
@@ -335,7 +335,7 @@ class LayoutPass {
         inputs.push_back(transpose(reshape(handle(logical(input)), shape), inverse(perm)).id());
       }
     }
-    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    RLX_ASSIGN(const auto results, target_.try_copy(source_, node, inputs));
     keep({results[0], perm, {}});
     return {};
   }
@@ -364,7 +364,7 @@ class LayoutPass {
           is_there ? entry.value
                    : transpose(reshape(handle(logical(input)), cut), inverse(order.perm)).id());
     }
-    RLX_ASSIGN(const auto results, target_.try_add(node.op, inputs, node.name, node.origin));
+    RLX_ASSIGN(const auto results, target_.try_copy(source_, node, inputs));
     keep({results[0], order.perm, order.parts});
     return {};
   }

@@ -12,7 +12,9 @@ namespace rlx::passes {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& source) : source_(source), mapped_(source) {}
+  explicit Rewriter(const Graph& source) : source_(source), mapped_(source) {
+    target_.reserve(source.nodes().size());
+  }
 
   const Graph& source() const { return source_; }
   Graph& target() { return target_; }
@@ -37,10 +39,11 @@ class Rewriter {
   }
   Status copy(std::int32_t index) {
     const Node& node = source_.nodes()[static_cast<std::size_t>(index)];
-    return add(index, node.op, inputs_of(node));
+    return copy(index, inputs_of(node));
   }
   Status add(std::int32_t index, Op op, std::vector<ValueId> inputs) {
     const Node& node = source_.nodes()[static_cast<std::size_t>(index)];
+    if (op.attributes() == node.op.attributes()) return copy(index, inputs);
     RLX_ASSIGN(auto results, target_.try_add(std::move(op), inputs, node.name, node.origin));
     replace(index, std::move(results));
     return {};
@@ -54,6 +57,13 @@ class Rewriter {
   }
 
  private:
+  Status copy(std::int32_t index, const std::vector<ValueId>& inputs) {
+    const Node& node = source_.nodes()[static_cast<std::size_t>(index)];
+    RLX_ASSIGN(auto results, target_.try_copy(source_, node, inputs));
+    replace(index, std::move(results));
+    return {};
+  }
+
   const Graph& source_;
   Graph target_;
   ValueMap mapped_;

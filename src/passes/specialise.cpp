@@ -199,7 +199,7 @@ Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
   if (!results.ok())
     return std::move(results.error())
         .while_("evaluating " + std::string(node.op.name()) +
-                (node.origin.empty() ? "" : " for " + node.origin));
+                (node.origin.empty() ? "" : " for " + node.origin.text()));
   Values constants;
   for (Tensor& result : *results) constants.push_back(target.constant(std::move(result)));
   rewriter.replace(index, constants);

@@ -63,7 +63,7 @@ Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const V
       mapped[i] = {operands[next_operand++].id()};
       continue;
     }
-    RLX_ASSIGN(mapped[i], target.try_add(node.op, mapped(node.inputs), node.name, node.origin));
+    RLX_ASSIGN(mapped[i], target.try_copy(graph, node, mapped(node.inputs)));
   }
   Values results;
   for (const GraphOutput& output : graph.outputs())

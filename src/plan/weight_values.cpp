@@ -10,7 +10,7 @@ namespace rlx::plan {
 
 std::string preparing(const Node& node) {
   return "preparing weights of " +
-         (node.origin.empty() ? std::string(node.op.name()) : node.origin);
+         (node.origin.empty() ? std::string(node.op.name()) : node.origin.text());
 }
 
 const std::vector<Tensor>* WeightValues::known(ValueId id) const {

@@ -16,7 +16,7 @@ constexpr int no_rows = -1;
 
 Error mixes(const Node& node) {
   return bad_input("{}{} mixes rows, or is not known not to.", node.op.name(),
-                   node.origin.empty() ? "" : " (" + node.origin + ")");
+                   node.origin.empty() ? "" : " (" + node.origin.text() + ")");
 }
 
 bool holds(const Axes& axes, int axis, int rank) {
@@ -265,7 +265,7 @@ Status check_same(const Followed& a, const Followed& b, const std::string& symbo
     if (same) continue;
     if (x.is<op::Constant>()) return bad_input("A constant of the graph depends on ({}).", symbol);
     return bad_input("{}{} depends on the value of ({}).", x.name(),
-                     first[i].origin.empty() ? "" : " (" + first[i].origin + ")", symbol);
+                     first[i].origin.empty() ? "" : " (" + first[i].origin.text() + ")", symbol);
   }
   return {};
 }

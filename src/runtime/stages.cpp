@@ -69,7 +69,7 @@ void Stage::find_split() {
     const OpTraits& traits = node.op.info().traits;
     if (!after && reason_.empty()) {
       reason_ = fmt::format("data decides the dims of {}{}", node.op.name(),
-                            node.origin.empty() ? "" : " (" + node.origin + ")");
+                            node.origin.empty() ? "" : " (" + node.origin.text() + ")");
     }
     if (!after && node.op.info().eval_dynamic) host_nodes_.push_back(static_cast<std::int32_t>(i));
     for (const ValueId id : node.inputs) {

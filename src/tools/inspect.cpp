@@ -41,7 +41,7 @@ Contents contents_of(const Graph& graph) {
       ++contents.ops[std::string(node.op.name())];
     }
     if (node.op.info().traits.data_dependent) {
-      contents.splits.push_back(fmt::format("%{} {} {}", i, node.op.name(), node.origin));
+      contents.splits.push_back(fmt::format("%{} {} {}", i, node.op.name(), node.origin.text()));
     }
   }
   for (const GraphOutput& output : graph.outputs()) {

@@ -44,7 +44,7 @@ TEST(Verify, NamesTheNodeThatReadsFromBelow) {
 
 TEST(Verify, InfersAgain) {
   Graph graph = chain();
-  node_of(graph, 1).results[0].shape = {3};
+  node_of(graph, 1).results = std::vector<Type>{{f32, {3}}};
   EXPECT_THAT(defect_of(graph), HasSubstr("gives f32[2], but says f32[3]."));
   graph = chain();
   node_of(graph, 1).op = op::Iota{.shape = {2}, .axis = 4};
