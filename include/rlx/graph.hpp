@@ -117,7 +117,7 @@ struct ValueId {
   auto operator<=>(const ValueId&) const = default;
 };
 
-/// A text that copies share.
+/// A text that never changes and that copies share.
 class SharedText {
  public:
   SharedText() = default;
@@ -140,7 +140,7 @@ class ResultTypes {
   ResultTypes() = default;
   ResultTypes(std::vector<Type> types)
       : types_(std::make_shared<const std::vector<Type>>(std::move(types))) {}
-  operator const std::vector<Type>&() const { return *types_; }
+  operator const std::vector<Type>&() const;
   std::size_t size() const { return types_ ? types_->size() : 0; }
   bool empty() const { return size() == 0; }
   const Type* data() const { return types_ ? types_->data() : nullptr; }

@@ -21,7 +21,8 @@ struct Overlap {
   /// ns of a vector of a row that does not follow its forerunner.
   double vector_start = 0.35;
   /// Of the time that lines of another core's caches take, the part that is waited for: by who
-  /// reads them, and by who writes them.
+  /// reads them, and by who writes them. Fitted on Zen 4; for others what was waited for there
+  /// before, in the same proportion.
   double fetched = 0.12, taken = 0.2;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;

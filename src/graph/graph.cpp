@@ -23,6 +23,11 @@ const std::string& SharedText::text() const {
   return text_ ? *text_ : none;
 }
 
+ResultTypes::operator const std::vector<Type>&() const {
+  static const std::vector<Type> none;
+  return types_ ? *types_ : none;
+}
+
 const Type& Value::type() const { return data_->graph->type(id_); }
 
 Graph::Graph() : data_(std::make_unique<GraphData>()) { data_->graph = this; }

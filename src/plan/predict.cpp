@@ -17,7 +17,7 @@ using Times = std::vector<cost::KernelTime>;  ///< by number of threads, one fir
 /// How much more than predicted calls of workers and bytes of other cores count when threads are
 /// chosen: they take several times as long where the system has put the cores far apart, while work
 /// that is shared in vain never pays.
-constexpr double caution_of_calls = 4, caution_of_bytes = 2;
+constexpr double caution_of_calls = 2.5, caution_of_bytes = 2;
 
 /// What limits a kernel, in a word.
 std::string bound_of(const cost::KernelTime& time) {
@@ -70,19 +70,15 @@ class Predictor {
     // What the members of a team fetch from each other depends on who did what in all other steps.
     // So threads are chosen with what it is where all that can be shared is, and plans compared.
     choose(plan_.steps, Mode::alone);
-    double least_ns = settle();
+    Choice best = settle();
     if (most_ > 1) {
-      std::vector<std::int32_t> threads = threads_of_steps();
       for (const Mode mode : {Mode::all, Mode::best}) {
         choose(plan_.steps, mode);
-        if (threads_of_steps() == threads) continue;
-        const double ns = settle();
-        if (!(ns < least_ns)) continue;
-        least_ns = ns;
-        threads = threads_of_steps();
+        if (threads_of_steps() == best.threads) continue;
+        Choice other = settle();
+        if (other.cautious_ns < best.cautious_ns) best = std::move(other);
       }
-      give_threads(threads);
-      settle();
+      take(best);
     }
     set_total();
   }
@@ -96,24 +92,37 @@ class Predictor {
   /// Which steps share their work: none, those for which it is best, all that can.
   enum class Mode : std::uint8_t { alone, best, all };
 
-  /// Sets the times of the steps with their threads, and follows who owns what. Result: those of a
-  /// run, the talk between cores counted with caution.
-  double settle() {
+  struct Choice {
+    std::vector<std::int32_t> threads;
+    std::map<const Step*, Crossing> crossings;
+    double cautious_ns = 0;  ///< of a run, the talk between cores counted with caution
+  };
+
+  /// Follows who owns what with the steps' threads, and sets their times.
+  Choice settle() {
     const auto shares_of = [&](const Step& step) -> const std::vector<cost::Share>& {
       return work(step, where_.data).shares;
     };
+    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     crossings_.clear();
-    if (std::any_of(plan_.steps.begin(), plan_.steps.end(), shares))
-      crossings_ = crossings(plan_, pieces_, where_, shares_of);
+    if (team) crossings_ = crossings(plan_, pieces_, where_, shares_of);
     predict(plan_.steps);
     set_barriers(plan_.steps);
-    double talk = 0;
+    double talk = team ? caution_of_calls * model_.team : 0;
     for (const Step& step : plan_.steps) {
       talk += (caution_of_bytes - 1) * crossing_ns(step, step.threads) +
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
-    const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
-    return total_of(plan_.steps, model_) + talk + (team ? caution_of_calls * model_.team : 0);
+    return {threads_of_steps(), crossings_, total_of(plan_.steps, model_) + talk};
+  }
+  /// Goes back to what has been settled.
+  void take(const Choice& choice) {
+    auto next = choice.threads.begin();
+    for_steps([&](Step& step) { step.threads = *next++; });
+    crossings_ = choice.crossings;
+    for (LoopPlan& loop : plan_.loops) set_barriers(loop.steps);
+    predict(plan_.steps);
+    set_barriers(plan_.steps);
   }
 
   /// Of all steps, those of loops behind the others.
@@ -121,11 +130,6 @@ class Predictor {
     std::vector<std::int32_t> threads;
     for_steps([&](Step& step) { threads.push_back(step.threads); });
     return threads;
-  }
-  void give_threads(const std::vector<std::int32_t>& threads) {
-    auto next = threads.begin();
-    for_steps([&](Step& step) { step.threads = *next++; });
-    for (LoopPlan& loop : plan_.loops) set_barriers(loop.steps);
   }
   void for_steps(const auto& visit) {
     for (Step& step : plan_.steps) visit(step);

@@ -122,6 +122,24 @@ TEST(TeamCost, AStepAfterATeamTakesNoLessThanAfterOneThread) {
   }
 }
 
+TEST(TeamCost, BytesOfTheOtherCoreAreNeverCheaperAndNothingToOneThread) {
+  const Plan plan = plan_of(two_products(256, true), cost::model_of_zen5(), 1);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  const std::vector<double> alone = times_with(plan, cost::model_of_zen5(), {1, 1});
+  std::vector<double> before(2, 0);
+  for (const double rate : {100.0, 10.0, 1.0, 0.1}) {
+    cost::MachineModel model = cost::model_of_zen5();
+    model.other_core = rate;
+    const std::vector<double> team = times_with(plan, model, {2, 2});
+    for (std::size_t i = 0; i < team.size(); ++i) {
+      EXPECT_GT(team[i], before[i]) << rate;  // both read or take what the other one wrote
+      EXPECT_GT(team[i], alone[i] / 2) << rate;
+      EXPECT_DOUBLE_EQ(times_with(plan, model, {1, 1})[i], alone[i]);
+    }
+    before = team;
+  }
+}
+
 TEST(TeamCost, CoresThatAreFartherApartTakeNoLess) {
   const Plan plan = plan_of(two_steps(256), cost::model_of_zen5(), 1);
   std::vector<double> before(2, 0);

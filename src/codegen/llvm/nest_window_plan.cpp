@@ -77,7 +77,7 @@ bool choose_tap_dim(const NestPlan& plan, const NestPass& pass, WindowPlan& wind
   return true;
 }
 
-/// Whether an element belongs to more than two windows in a row of the image.
+/// Whether an element belongs to more than two windows in a row of the image, or to all of them.
 bool windows_overlap(const NestPlan& plan, const WindowPlan& window) {
   if (window.tap_dim < 0) return false;
   const std::int64_t taps = plan.nest.extents[at(window.tap_dim)];
