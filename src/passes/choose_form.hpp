@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rlx/graph.hpp"
+#include "rlx/ops.hpp"
 
 namespace rlx::passes {
 
@@ -30,5 +31,15 @@ struct FormQuestion {
 /// side by side.
 using ChooseForms =
     std::function<std::vector<std::size_t>(const Graph&, std::span<const FormQuestion>)>;
+
+/// The input "x" of a form, which stands for `read` of `graph`: kept in the order in which the
+/// whole program keeps it, where a transposition shows it in another.
+inline Value input_as_read(Graph& form, const Graph& graph, ValueId read) {
+  const Node& shown = graph.node(read);
+  const auto* order = shown.op.as<op::Transpose>();
+  const Type& kept = graph.type(order ? shown.inputs[0] : read);
+  const Value x = form.input("x", kept.dtype, kept.shape);
+  return order ? transpose(x, order->perm) : x;
+}
 
 }  // namespace rlx::passes

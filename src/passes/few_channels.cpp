@@ -63,19 +63,20 @@ class Finder {
     return found;
   }
 
-  static FormQuestion question(std::int32_t node, const FewChannels& conv, const Forms& others) {
+  FormQuestion question(std::int32_t node, const FewChannels& conv, const Forms& others) const {
     FormQuestion asked{node, {}};
-    asked.forms.push_back({"as it is", [conv] { return alone(conv, nullptr); }, 1});
+    asked.forms.push_back({"as it is", [=, this] { return alone(node, conv, nullptr); }, 1});
     for (const auto& form : others)
       asked.forms.push_back(
-          {form->what(), [conv, form] { return alone(conv, form.get()); }, form->weights()});
+          {form->what(), [=, this] { return alone(node, conv, form.get()); }, form->weights()});
     return asked;
   }
 
   /// The convolution alone, with the bias and activation that most have, as a graph of its own.
-  static Result<Graph> alone(const FewChannels& c, const Form* form) {
+  Result<Graph> alone(std::int32_t node, const FewChannels& c, const Form* form) const {
     Graph result;
-    const Value x = result.input("x", f32, Shape(c.x.begin(), c.x.end()));
+    const ValueId read = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+    const Value x = input_as_read(result, graph_, read);
     const Value w = result.param("w", f32, c.w), bias = result.param("b", f32, {c.outputs()});
     if (form) {
       const Value y = relu(form->result(x, w) + form->of_channels(bias));

@@ -111,10 +111,10 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
                     std::int64_t outputs) {
   Graph result;
   const bool integers = is_integer(graph.type(node.inputs[0]).dtype);
-  const DType dtype = integers ? i16 : f32;
+  const ValueId read = integers ? graph.node(node.inputs[0]).inputs[0] : node.inputs[0];
   const Dims filter = graph.type(node.inputs[1]).dims();
-  Value x = result.input("x", dtype, graph.type(node.inputs[0]).shape);
-  Value w = result.param("w", dtype, filter);
+  Value x = input_as_read(result, graph, read);
+  Value w = result.param("w", x.dtype(), filter);
   const Value bias = result.param("b", f32, {filter[3]});
   if (integers) x = cast(x, i32), w = cast(w, i32);
   const Finish finish = [&](Value y) -> Result<Value> {

@@ -154,6 +154,29 @@ TEST(FewChannels, FirstFormIsTheConvolution) {
   EXPECT_EQ(print(passes::few_channels(direct, as_it_is).value()), print(direct));
 }
 
+/// A form is asked about as it will read its image: channels first, where the program keeps it so.
+TEST(FewChannels, QuestionsReadTheImageAsItIsKept) {
+  for (const bool first : {false, true}) {
+    Graph graph;
+    const Value x = first ? transpose(graph.input("x", f32, {1, 64, 22, 17}), {0, 2, 3, 1})
+                          : graph.input("x", f32, {1, 22, 17, 64});
+    graph.output(
+        "y", graph.add_one(op::Conv{.channels_last = true}, {x, weights(graph, {3, 3, 64, 1}, 3)}));
+    int asked = 0;
+    const auto look = testing::one_by_one([&](const Node&, const auto& forms) {
+      for (const auto& form : forms) {
+        const Graph alone = form.graph().value();
+        EXPECT_EQ(alone.type({0, 0}), graph.type({0, 0})) << form.what;
+        EXPECT_EQ(alone.nodes()[1].op.template is<op::Transpose>(), first) << form.what;
+        ++asked;
+      }
+      return std::size_t{0};
+    });
+    passes::few_channels(graph, look).value();
+    EXPECT_GT(asked, 1);
+  }
+}
+
 /// Layers that every model of times finds faster in another form, on the device, on one thread and
 /// on two.
 TEST(FewChannels, ProgramsWithAndWithoutAgree) {
