@@ -102,9 +102,9 @@ class Backend {
   /// Does the device run this composite whole?
   virtual Claim claim(const Graph& graph, const Node& node) const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
-  /// What a run of a lowered graph on so many threads (0: the device's) would take, its weights
-  /// coming from memory. Errors: not_available where the device cannot tell.
-  virtual Result<double> predicted_ns(const Graph&, int) const {
+  /// What a run of a lowered graph on so many threads (0: the device's) would take, as a part of a
+  /// program that does this elsewhere. Errors: not_available where the device cannot tell.
+  virtual Result<double> predicted_ns(const Graph&, int, const cost::Elsewhere&) const {
     return Error{ErrorKind::not_available, "This device predicts no times."};
   }
   /// The profile of the plan of a lowered graph: exact launches, syncs and bytes. Errors:

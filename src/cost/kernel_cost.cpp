@@ -160,6 +160,13 @@ void add_found(Residency& residency, double distance, double bytes, const Machin
   residency.bytes[3] += bytes * (distance < 0 ? 1 : left);
 }
 
+double about_ns(double flops, double bytes, const MachineModel& model) {
+  constexpr double share_of_peak = 0.7;
+  const double flops_per_ns =
+      2 * model.fma_per_cycle * model.machine.lanes(4) / model.cycle * share_of_peak;
+  return flops / flops_per_ns + bytes / model.read[2];
+}
+
 MachineModel with_caches_of_team(const MachineModel& model, int workers) {
   MachineModel team = model;
   for (std::size_t level = 0; level < 2; ++level) team.cache_bytes[level] *= workers;

@@ -22,6 +22,16 @@ struct Residency {
 void add_found(Residency& residency, double distance, double bytes, const MachineModel& model,
                std::size_t nearest, double age = 0);
 
+/// What else a core does between two runs of a plan: the rest of the program that it is a part of.
+struct Elsewhere {
+  double bytes = 0;  ///< touched
+  double ns = 0;
+};
+
+/// What so much arithmetic, and so many bytes from the caches that cores share, take one of them,
+/// roughly.
+double about_ns(double flops, double bytes, const MachineModel& model);
+
 /// The machine whose caches of single cores are those of a whole team.
 MachineModel with_caches_of_team(const MachineModel& model, int workers);
 

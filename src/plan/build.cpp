@@ -35,7 +35,7 @@ Result<Plan> PlanBuilder::run() {
                          regions_.questions.end());
   plan_.planning_ms += regions_.planning_ms;
   lay_out_arena(plan_);
-  choose_threads(plan_, options_.model, options_.threads);
+  choose_threads(plan_, options_.model, options_.threads, options_.elsewhere);
   return std::move(plan_);
 }
 

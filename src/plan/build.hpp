@@ -5,6 +5,7 @@
 
 #include "codegen/code.hpp"
 #include "codegen/step_kernel.hpp"
+#include "cost/kernel_cost.hpp"
 #include "cost/machine_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/regions.hpp"
@@ -20,7 +21,8 @@ struct BuildOptions {
   /// operands (null: left out) and results; no items where it has none. Unset: none of any.
   std::function<codegen::StepWork(const Op&, std::span<const Type* const>, std::span<const Type>)>
       step_work;
-  bool is_body = false;  ///< of a loop: outputs are written where slots say
+  cost::Elsewhere elsewhere;  ///< beside the plan, where it is of a part of a program
+  bool is_body = false;       ///< of a loop: outputs are written where slots say
 };
 
 /// Whether the node is a grouped matmul that becomes one step. Its types are static.

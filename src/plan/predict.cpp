@@ -59,11 +59,12 @@ int best_shared(const Times& times) {
 class Predictor {
  public:
   /// `most`: threads of a step.
-  Predictor(Plan& plan, const cost::MachineModel& model, int most)
+  Predictor(Plan& plan, const cost::MachineModel& model, int most,
+            const cost::Elsewhere& elsewhere = {})
       : plan_(plan),
         model_(model),
         pieces_(plan),
-        where_(whereabouts(plan, pieces_, model, most)),
+        where_(whereabouts(plan, pieces_, model, most, elsewhere)),
         most_(most) {}
 
   void choose() {
@@ -371,8 +372,9 @@ class Predictor {
 
 }  // namespace
 
-void choose_threads(Plan& plan, const cost::MachineModel& model, int most) {
-  Predictor(plan, model, std::max(most, 1)).choose();
+void choose_threads(Plan& plan, const cost::MachineModel& model, int most,
+                    const cost::Elsewhere& elsewhere) {
+  Predictor(plan, model, std::max(most, 1), elsewhere).choose();
 }
 
 void predict_times(Plan& plan, const cost::MachineModel& model) {

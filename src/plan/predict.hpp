@@ -24,9 +24,9 @@ struct Whereabouts {
 
 /// Bytes of each buffer of each step, and lines of its code, by the level that they come from when
 /// the plan runs again and again. `pieces`: its memory. `workers`: of the team that may share
-/// steps.
+/// steps. `elsewhere`: what is done between two runs; weights and code are further away then.
 Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
-                        int workers = 1);
+                        int workers = 1, const cost::Elsewhere& elsewhere = {});
 
 /// Bytes that the members of a team find in the caches of each other when a step starts.
 struct Crossing {
@@ -44,7 +44,8 @@ inline constexpr double assumed_trips = 8;
 
 /// Sets the number of threads of every step, 1 to `most`, so that the whole run is predicted to
 /// take least time, and the predicted times of steps and plan. Barriers follow from the threads.
-void choose_threads(Plan& plan, const cost::MachineModel& model, int most);
+void choose_threads(Plan& plan, const cost::MachineModel& model, int most,
+                    const cost::Elsewhere& elsewhere = {});
 
 /// The predicted times for the numbers of threads that the plan has.
 void predict_times(Plan& plan, const cost::MachineModel& model);

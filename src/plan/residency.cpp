@@ -30,8 +30,13 @@ class PrefixSums {
 /// Touches pieces of so many bytes in the order of the run; knows how much else was touched since.
 class TouchOrder {
  public:
-  TouchOrder(std::vector<double> bytes, std::size_t touches)
+  /// `kept`: what only the same run of the next plan touches again; what is done elsewhere comes
+  /// between.
+  TouchOrder(std::vector<double> bytes, std::size_t touches, std::vector<bool> kept,
+             const cost::Elsewhere& elsewhere)
       : bytes_(std::move(bytes)),
+        kept_(std::move(kept)),
+        elsewhere_(elsewhere),
         sums_(touches),
         last_(bytes_.size(), never),
         when_(bytes_.size(), 0.0) {}
@@ -39,10 +44,13 @@ class TouchOrder {
   /// Bytes of other pieces touched since this one; negative: it was never touched.
   double distance(std::size_t piece) const {
     if (last_[piece] == never) return -1;
-    return total_ - sums_.before(last_[piece]);
+    return total_ - sums_.before(last_[piece]) + (is_of_last_run(piece) ? elsewhere_.bytes : 0);
   }
   /// ns since this piece was touched.
-  double age(std::size_t piece) const { return clock_ - when_[piece]; }
+  double age(std::size_t piece) const {
+    return clock_ - when_[piece] + (is_of_last_run(piece) ? elsewhere_.ns : 0);
+  }
+  void begin_run() { began_ = now_; }
   void pass(double ns) { clock_ += ns; }
   void touch(std::size_t piece) {
     when_[piece] = clock_;
@@ -58,12 +66,16 @@ class TouchOrder {
 
  private:
   static constexpr std::size_t never = ~std::size_t{0};
+  bool is_of_last_run(std::size_t piece) const { return kept_[piece] && last_[piece] < began_; }
+
   std::vector<double> bytes_;
+  std::vector<bool> kept_;
+  cost::Elsewhere elsewhere_;
   PrefixSums sums_;
   std::vector<std::size_t> last_;
   std::vector<double> when_;
   double clock_ = 0;
-  std::size_t now_ = 0;
+  std::size_t now_ = 0, began_ = 0;
   double total_ = 0;  ///< bytes of all pieces touched so far
 };
 
@@ -142,15 +154,28 @@ class Codes {
   std::vector<double> bytes_;
 };
 
-std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) {
+template <class T>
+std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+/// By piece: does it hold weights, which nothing else touches?
+std::vector<bool> weights_of(const Plan& plan, const Pieces& pieces) {
+  std::vector<bool> weights(pieces.bytes().size(), false);
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].storage != Storage::weight) continue;
+    const Pieces::Range range = pieces.of(static_cast<std::int32_t>(i));
+    for (std::size_t piece = range.first; piece < range.last; ++piece) weights[piece] = true;
+  }
+  return weights;
 }
 
 /// Follows a plan's steps through the caches.
 class Walk {
  public:
-  Walk(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model, int workers)
+  Walk(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model, int workers,
+       const cost::Elsewhere& elsewhere)
       : plan_(plan),
         model_(model),
         team_(cost::with_caches_of_team(model, workers)),
@@ -159,18 +184,22 @@ class Walk {
         pieces_(pieces),
         codes_(plan),
         first_code_(pieces_.bytes().size()),
-        order_(joined(pieces_.bytes(), codes_.bytes()), 2 * touches_of(plan.steps)),
-        code_order_(codes_.bytes(), 2 * calls_of(plan.steps)) {}
+        order_(joined(pieces_.bytes(), codes_.bytes()), 2 * touches_of(plan.steps),
+               joined(weights_of(plan, pieces), all_of_code()), elsewhere),
+        code_order_(codes_.bytes(), 2 * calls_of(plan.steps), all_of_code(), elsewhere) {}
 
   Whereabouts run() {
     // The second run finds what the first one left.
     take(plan_.steps);
     notes_ = true;
+    order_.begin_run();
+    code_order_.begin_run();
     take(plan_.steps);
     return std::move(result_);
   }
 
  private:
+  std::vector<bool> all_of_code() const { return std::vector<bool>(codes_.bytes().size(), true); }
   /// Touches of all steps; those of loops are made twice.
   std::size_t touches_of(const std::vector<Step>& steps) const {
     std::size_t touches = steps.size();
@@ -196,18 +225,10 @@ class Walk {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel) take_code(step);
       take_data(step);
-      order_.pass(about_ns(step));
+      order_.pass(cost::about_ns(step.flops, step.bytes, model_));
       if (step.kind != Step::Kind::loop) continue;
       for (int iteration = 0; iteration < 2; ++iteration) take(loop_of(step).steps);
     }
-  }
-
-  /// What a step takes on one worker, by its arithmetic and its bytes alone.
-  double about_ns(const Step& step) const {
-    constexpr double share_of_peak = 0.7;
-    const double flops_per_ns =
-        2 * model_.fma_per_cycle * model_.machine.lanes(4) / model_.cycle * share_of_peak;
-    return step.flops / flops_per_ns + step.bytes / model_.read[2];
   }
 
   /// The first level holds instructions alone; the others share them with the data.
@@ -273,8 +294,8 @@ class Walk {
 }  // namespace
 
 Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
-                        int workers) {
-  return Walk(plan, pieces, model, workers).run();
+                        int workers, const cost::Elsewhere& elsewhere) {
+  return Walk(plan, pieces, model, workers, elsewhere).run();
 }
 
 }  // namespace rlx::plan

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "cost/machine_model.hpp"
+#include "cost/op_cost.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
@@ -28,22 +29,28 @@ double weight_bytes(const Graph& graph) {
   return bytes;
 }
 
-/// Predictions of parts of a program take their weights to come from memory. What a byte of them
-/// takes less, in ns, where the weights and the largest value of the whole program stay in a cache.
-double nearer_ns_per_byte(const Backend& backend, const Graph& whole) {
-  const cost::MachineModel* const model = backend.model();
-  if (!model) return 0;
+/// What a run touches: its weights, and twice the largest value, whose memory the others share.
+double touched_bytes(const Graph& graph) {
   double largest = 0;
-  for (const Node& node : whole.nodes()) {
+  for (const Node& node : graph.nodes()) {
     for (const Type& type : node.results)
       if (type.is_static()) largest = std::max(largest, static_cast<double>(type.bytes()));
   }
-  const double bytes = weight_bytes(whole) + 2 * largest;
-  for (const std::size_t level : {std::size_t{1}, std::size_t{2}}) {
-    if (bytes < 0.7 * static_cast<double>(model->cache_bytes[level]))
-      return std::max(0.0, 1 / model->memory_all - 1 / model->read[level]);
+  return weight_bytes(graph) + 2 * largest;
+}
+
+/// What a run of the graph does, by its products alone.
+cost::Elsewhere work_of(const Backend& backend, const Graph& graph) {
+  const cost::MachineModel* const model = backend.model();
+  if (!model) return {};
+  double flops = 0;
+  for (const Node& node : graph.nodes()) {
+    if (const auto shape = cost::matmul_shape(graph, node))
+      flops += 2.0 * static_cast<double>(shape->m) * static_cast<double>(shape->k) *
+               static_cast<double>(shape->n);
   }
-  return 0;
+  const double bytes = touched_bytes(graph);
+  return {bytes, cost::about_ns(flops, bytes, *model)};
 }
 
 /// Passes name a layer as it is differently, but it is the same.
@@ -55,37 +62,43 @@ std::string key_of(const std::string& layer, const std::vector<passes::Convoluti
 }  // namespace
 
 FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole)
-    : backend_(backend),
-      threads_(threads),
-      given_(given),
-      nearer_(nearer_ns_per_byte(backend, whole)) {}
+    : backend_(backend), threads_(threads), given_(given), whole_(work_of(backend, whole)) {}
 
-Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form) const try {
+FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const {
+  const Graph graph = question.forms[0].graph().value();
+  const cost::Elsewhere own = work_of(backend_, graph);
+  return {print(graph),
+          {std::max(0.0, whole_.bytes - own.bytes), std::max(0.0, whole_.ns - own.ns)}};
+}
+
+Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form,
+                                                const cost::Elsewhere& others) const try {
   RLX_ASSIGN(const Graph graph, form.graph());
-  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads_));
+  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads_, others));
   return Planned{ns, profile_graph_io(graph), weight_bytes(graph)};
 } catch (...) {
   return error_in_flight();
 }
 
 Status FormChoice::plan(std::span<const passes::FormQuestion> questions,
-                        const std::vector<std::string>& layers) {
+                        const std::vector<Layer>& layers) {
   struct Work {
     const passes::ConvolutionForm* form;
+    const Layer* layer;
     Result<Planned>* result;
   };
   std::vector<Work> work;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const auto& forms = questions[i].forms;
     for (std::size_t k = 0; k < forms.size(); ++k) {
-      const auto [known, is_new] = known_.try_emplace(key_of(layers[i], forms, k), Planned{});
-      if (is_new) work.push_back({&forms[k], &known->second});
+      const auto [known, is_new] = known_.try_emplace(key_of(layers[i].text, forms, k), Planned{});
+      if (is_new) work.push_back({&forms[k], &layers[i], &known->second});
     }
   }
   std::atomic<std::size_t> next = 0;
   backend_.run_lanes(backend_.lanes(), [&](int) {
     for (std::size_t i = next++; i < work.size(); i = next++)
-      *work[i].result = planned(*work[i].form);
+      *work[i].result = planned(*work[i].form, work[i].layer->others);
   });
   for (const Work& done : work) {
     if (!done.result->ok() && done.result->error().kind == ErrorKind::out_of_memory)
@@ -96,14 +109,13 @@ Status FormChoice::plan(std::span<const passes::FormQuestion> questions,
 
 std::vector<std::size_t> FormChoice::fastest(const Graph& graph,
                                              std::span<const passes::FormQuestion> questions) {
-  std::vector<std::string> layers;
-  for (const passes::FormQuestion& question : questions)
-    layers.push_back(print(question.forms[0].graph().value()));
+  std::vector<Layer> layers;
+  for (const passes::FormQuestion& question : questions) layers.push_back(layer(question));
   if (Status status = plan(questions, layers); !status.ok()) throw Exception(status.error());
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < questions.size(); ++i)
     chosen.push_back(fastest(graph.nodes()[static_cast<std::size_t>(questions[i].node)],
-                             questions[i].forms, layers[i]));
+                             questions[i].forms, layers[i].text));
   return chosen;
 }
 
@@ -124,10 +136,7 @@ std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::Conv
   const Result<Planned>& direct = planned(0);
   if (!direct.ok()) return 0;
   const double weights = direct->weight_bytes;
-  // Where weights lie as they will in the whole program.
-  const auto predicted = [&](std::size_t i) {
-    return planned(i)->ns - weights * forms[i].weights * nearer_;
-  };
+  const auto predicted = [&](std::size_t i) { return planned(i)->ns; };
   // With what a run must win for the form.
   const auto price = [&](std::size_t i) { return predicted(i) + forms[i].worth_ns; };
   std::size_t best = 0;

@@ -33,21 +33,26 @@ class FormChoice {
  private:
   /// A layer in one form, planned by itself.
   struct Planned {
-    double ns = 0;  ///< its weights coming from memory
+    double ns = 0;  ///< as a part of the program
     GraphIoProfile io;
     double weight_bytes = 0;
   };
-  Result<Planned> planned(const passes::ConvolutionForm& form) const;
+  /// A convolution as it is: its text, and what the rest of the program does.
+  struct Layer {
+    std::string text;
+    cost::Elsewhere others;
+  };
+  Layer layer(const passes::FormQuestion& question) const;
+  Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others) const;
   /// Plans what is not known yet, side by side.
-  Status plan(std::span<const passes::FormQuestion> questions,
-              const std::vector<std::string>& layers);
+  Status plan(std::span<const passes::FormQuestion> questions, const std::vector<Layer>& layers);
   std::size_t fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
                       const std::string& layer);
 
   Backend& backend_;
   const int threads_;
   const GivenAnswers& given_;
-  const double nearer_;  ///< what a byte of weights takes less than predicted, in ns
+  const cost::Elsewhere whole_;  ///< what a run of the program does
   /// By the layer's text and the form. Networks repeat their layers: each different one is planned
   /// once.
   std::map<std::string, Result<Planned>> known_;

@@ -155,6 +155,40 @@ TEST(CacheCost, WhatNobodyTouchesForLongComesFromMemory) {
   EXPECT_GT(from_memory(1e3), from_memory(1e6));
 }
 
+/// The rest of a program pushes out weights and code, and leaves what its last step made.
+TEST(CacheCost, WhatIsDoneElsewherePushesWeightsAway) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  const Plan plan = layers(4, 8);
+  const auto found = [&](const cost::Elsewhere& elsewhere, Storage storage) {
+    const Whereabouts where = whereabouts(plan, Pieces(plan), model, 1, elsewhere);
+    cost::Residency sum;
+    for (const Step& step : plan.steps) {
+      for (std::size_t i = 0; i < step.buffers.size(); ++i) {
+        if (plan.buffers[static_cast<std::size_t>(step.buffers[i])].storage != storage) continue;
+        for (std::size_t level = 0; level < cost::level_count; ++level)
+          sum.bytes[level] += where.data.at(&step)[i].bytes[level];
+      }
+    }
+    return sum.bytes;
+  };
+  const auto near = found({}, Storage::weight);
+  EXPECT_GT(near[1] + near[2], 0);
+  EXPECT_EQ(near[3], 0);
+  EXPECT_GT(found({.bytes = 1e9}, Storage::weight)[3], 0.9 * (near[1] + near[2]));
+  EXPECT_EQ(found({.bytes = 1e9}, Storage::arena), found({}, Storage::arena));
+  const auto code_from_memory = [&](const cost::Elsewhere& elsewhere) {
+    const Whereabouts where = whereabouts(plan, Pieces(plan), model, 1, elsewhere);
+    double bytes = 0;
+    for (const auto& [step, code] : where.code) bytes += code.bytes[3];
+    return bytes;
+  };
+  EXPECT_GT(code_from_memory({.bytes = 1e9}), code_from_memory({}));
+  Plan near_plan = plan, far_plan = plan;
+  choose_threads(near_plan, model, 1);
+  choose_threads(far_plan, model, 1, {.bytes = 1e9});
+  EXPECT_GT(far_plan.predicted_ns, near_plan.predicted_ns);
+}
+
 TEST(CacheCost, RowsThatDataNamesLeaveTheOthersOfTheirTableUntouched) {
   Graph graph;
   const Value table = graph.param("table", f32, {100000, 64});

@@ -21,7 +21,7 @@ class CountingBackend final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const CompileRequest&) override {
     return Error{ErrorKind::not_available, "It compiles nothing."};
   }
-  Result<double> predicted_ns(const Graph& graph, int) const override {
+  Result<double> predicted_ns(const Graph& graph, int, const cost::Elsewhere&) const override {
     ++predictions;
     if (graph.nodes().size() == fails_at) return failure;
     return 1000.0 * static_cast<double>(graph.nodes().size());

@@ -128,14 +128,11 @@ class CpuBackend final : public Backend {
   }
 
   const cost::MachineModel* model() const override { return &shared_->model; }
-  Result<double> predicted_ns(const Graph& graph, int threads) const override {
+  Result<double> predicted_ns(const Graph& graph, int threads,
+                              const cost::Elsewhere& elsewhere) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}));
-    // A plan by itself finds its weights in the cache; beside others it has to fetch them.
-    double weight_bytes = 0;
-    for (const plan::WeightPlan& weight : plan.weights)
-      weight_bytes += static_cast<double>(weight.bytes);
-    return plan.predicted_ns + weight_bytes / shared_->model.memory_all;
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}, elsewhere));
+    return plan.predicted_ns;
   }
 
   Result<GraphIoProfile> planned_io(const Graph& graph, int threads) const override {
@@ -158,14 +155,16 @@ class CpuBackend final : public Backend {
   }
 
   Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, bool fusion,
-                             const GivenAnswers& given) const {
+                             const GivenAnswers& given,
+                             const cost::Elsewhere& elsewhere = {}) const {
     plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, fusion);
     policy.given = given;
     return plan::build_plan(graph, {.target = shared_->library->target(),
                                     .model = shared_->model,
                                     .threads = threads,
                                     .fusion = std::move(policy),
-                                    .step_work = own_kernel_work});
+                                    .step_work = own_kernel_work,
+                                    .elsewhere = elsewhere});
   }
 
   std::shared_ptr<Shared> shared_;
