@@ -67,6 +67,35 @@ To converted(From value) {
   }
 }
 
+/// Groups of the run that are whole, elements copied as they are; returns the k that these cover,
+/// none where neither k nor n has neighbours in memory. Elements are bytes here: a group may be
+/// loaded as one word.
+template <std::int64_t size, std::int64_t group>
+std::int64_t copy_groups(const std::byte* source, std::int64_t k, std::int64_t k_stride,
+                         std::int64_t n_stride, std::int64_t columns, std::int64_t width,
+                         std::byte* __restrict destination) {
+  if (n_stride != 1 && k_stride != 1) return 0;
+  const std::int64_t whole = k / group * group;
+  constexpr std::int64_t tile = 4;  // of groups: lines of columns are read while they are in L1
+  for (std::int64_t k0 = 0; k0 < whole; k0 += tile * group) {
+    const std::int64_t k_end = std::min(whole, k0 + tile * group);
+    for (std::int64_t i = k0; i < k_end; i += group) {
+      const std::byte* from = source + i * k_stride * size;
+      std::byte* __restrict to = destination + i * width * size;
+      if (n_stride == 1) {
+        for (std::int64_t j = 0; j < columns; ++j)
+          for (std::int64_t r = 0; r < group; ++r)
+            for (std::int64_t b = 0; b < size; ++b)
+              to[(j * group + r) * size + b] = from[r * k_stride * size + j * size + b];
+      } else {
+        for (std::int64_t j = 0; j < columns; ++j)
+          std::memcpy(to + j * group * size, from + j * n_stride * size, group * size);
+      }
+    }
+  }
+  return whole;
+}
+
 /// The same with groups of k side by side and elements converted: tiles of columns, so that each
 /// line of the destination is finished while it is in the L1 cache.
 template <class T, class From>
@@ -74,13 +103,20 @@ void pack_groups(const std::byte* source, std::int64_t k, std::int64_t k_stride,
                  std::int64_t n_stride, std::int64_t columns, std::int64_t width,
                  std::int64_t group, T* destination) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(From));
+  std::int64_t first = 0;
+  if constexpr (std::is_same_v<T, From> && size <= 2) {
+    constexpr std::int64_t word_group = 4 / size;
+    if (group == word_group)
+      first = copy_groups<size, word_group>(source, k, k_stride, n_stride, columns, width,
+                                            reinterpret_cast<std::byte*>(destination));
+  }
   const auto at = [&](std::int64_t i, std::int64_t j) {
     From value;
     std::memcpy(&value, source + (i * k_stride + j * n_stride) * size, sizeof value);
     return converted<T>(value);
   };
   constexpr std::int64_t tile = 16;
-  for (std::int64_t k0 = 0; k0 < k; k0 += tile) {
+  for (std::int64_t k0 = first; k0 < k; k0 += tile) {
     const std::int64_t k_end = std::min(k, k0 + tile);
     for (std::int64_t n0 = 0; n0 < columns; n0 += tile) {
       const std::int64_t n_end = std::min(columns, n0 + tile);

@@ -154,5 +154,69 @@ TEST(PackGroups, rounds_and_fills) {
   }
 }
 
+/// Where an element of the source goes, and what: the layout as pack.hpp tells it.
+template <class T>
+std::vector<T> packed_plainly(const PackSource& source, const PackedLayout& layout) {
+  std::vector<T> packed(static_cast<std::size_t>(layout.elements() * source.batches), T{0});
+  const auto* elements = static_cast<const T*>(source.data);
+  const std::int64_t inner = source.k_extents.back(), group = layout.group;
+  const std::int64_t filled = group == 1 ? inner : (inner + group - 1) / group * group;
+  for (std::int64_t batch = 0; batch < source.batches; ++batch) {
+    for (std::int64_t row = 0; row < layout.k; ++row) {
+      const std::int64_t from =
+          source.offset + batch * source.batch_stride +
+          (source.k_extents.size() > 1 ? row / inner * source.k_strides.front() : 0) +
+          row % inner * source.k_strides.back();
+      const std::int64_t k = row / inner * filled + row % inner;
+      for (std::int64_t column = 0; column < layout.n; ++column) {
+        const std::int64_t panel = column / layout.panel_width;
+        const std::int64_t place =
+            batch * layout.elements() +
+            (panel * layout.filled_k() + k / group * group) * layout.panel_width +
+            column % layout.panel_width * group + k % group;
+        packed[static_cast<std::size_t>(place)] = elements[from + column * source.n_stride];
+      }
+    }
+  }
+  return packed;
+}
+
+/// Rows side by side, columns side by side, and neither, from an odd offset.
+template <class T>
+void expect_packed_plainly(DType dtype, std::int64_t group) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    const std::int64_t outer = between(random, 1, 3), inner = between(random, 0, 40);
+    const std::int64_t n = between(random, 1, 150), gap = between(random, 1, 3);
+    const std::int64_t k = outer * inner, batches = between(random, 1, 2);
+    const std::int64_t width = 16 * between(random, 1, 4);
+    PackSource source{.offset = round % 5, .batches = batches, .batch_stride = k * n * gap};
+    source.k_extents = {outer, inner};
+    if (round % 3 == 0) source.k_strides = {inner * n, n}, source.n_stride = 1;
+    if (round % 3 == 1) source.k_strides = {inner, 1}, source.n_stride = k;
+    if (round % 3 == 2) source.k_strides = {inner * gap, gap}, source.n_stride = k * gap;
+    std::vector<T> elements(static_cast<std::size_t>(source.offset + batches * k * n * gap));
+    for (T& element : elements) element = static_cast<T>(random());
+    source.data = elements.data();
+    const PackedLayout layout{n, k, width, dtype, group, inner};
+    std::vector<T> packed(static_cast<std::size_t>(layout.elements() * batches), T{77});
+    pack(source, layout, packed.data());
+    EXPECT_TRUE(packed == packed_plainly<T>(source, layout));
+  }
+}
+
+TEST(PackGroups, quads_and_pairs_of_bytes) {
+  expect_packed_plainly<std::uint8_t>(i8, 4);
+  expect_packed_plainly<std::uint8_t>(u8, 2);
+}
+
+TEST(PackGroups, pairs_of_sixteen_bits) { expect_packed_plainly<std::uint16_t>(bf16, 2); }
+
+TEST(PackGroups, single_elements) {
+  expect_packed_plainly<std::uint8_t>(i8, 1);
+  expect_packed_plainly<std::uint32_t>(f32, 1);
+}
+
 }  // namespace
 }  // namespace rlx::codegen::testing
