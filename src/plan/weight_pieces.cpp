@@ -89,11 +89,11 @@ void forget_source(const WeightPiece& piece) {
                       std::shared_ptr<const std::byte>(piece.source.shared_data(), begin)));
 }
 
-void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
-                std::byte* target, std::vector<WeightPiece>& pieces) {
+void add_pieces(const WeightPlan& weight, const Tensor& source, std::byte* target,
+                std::vector<WeightPiece>& pieces) {
   constexpr std::int64_t bytes_each = std::int64_t{1} << 20;
   if (!weight.packed) {
-    pieces.push_back({&weight, index, source, target});
+    pieces.push_back({&weight, source, target});
     return;
   }
   const std::int64_t panels = weight.layout.panels();
@@ -103,8 +103,7 @@ void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& sourc
       std::max<std::int64_t>(1, bytes_each / std::max<std::int64_t>(1, panel_bytes));
   for (std::int64_t batch = 0; batch < element_count(weight.batch_extents); ++batch) {
     for (std::int64_t first = 0; first < panels; first += step)
-      pieces.push_back(
-          {&weight, index, source, target, batch, first, std::min(panels, first + step)});
+      pieces.push_back({&weight, source, target, batch, first, std::min(panels, first + step)});
   }
 }
 

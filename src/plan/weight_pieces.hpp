@@ -10,15 +10,14 @@ namespace rlx::plan {
 /// A part of a weight that one thread writes: panels of one matrix, or the whole of a copy.
 struct WeightPiece {
   const WeightPlan* weight = nullptr;
-  std::size_t index = 0;  ///< among those made now
   Tensor source;
   std::byte* target = nullptr;  ///< of the whole weight
   std::int64_t batch = 0, first_panel = 0, last_panel = 0;
 };
 
 /// Appends the pieces of one weight; together they write weight.bytes from `target` on.
-void add_pieces(const WeightPlan& weight, std::size_t index, const Tensor& source,
-                std::byte* target, std::vector<WeightPiece>& pieces);
+void add_pieces(const WeightPlan& weight, const Tensor& source, std::byte* target,
+                std::vector<WeightPiece>& pieces);
 
 /// Packs the panels, or copies the view.
 void write_piece(const WeightPiece& piece);

@@ -37,6 +37,7 @@ Result<std::optional<Tensor>> WeightValues::value(ValueId id) {
     missing = param->name;
     return std::optional<Tensor>();
   }
+  if (const auto sum = byte_sum(graph_, id); sum && is_for_one(sum->wide)) return summed(id, *sum);
   std::vector<Tensor> inputs;
   for (const ValueId input : node.inputs) {
     if (input.node < 0) {
@@ -57,6 +58,23 @@ Result<std::optional<Tensor>> WeightValues::value(ValueId id) {
   return std::optional(result);
 }
 
+// The cast of the bytes would be four times as large as they are.
+bool WeightValues::is_for_one(ValueId id) const {
+  const auto uses = uses_.find(id.node);
+  return !known(id) && (uses == uses_.end() || uses->second <= 1);
+}
+
+Result<std::optional<Tensor>> WeightValues::summed(ValueId id, const ByteSum& sum) {
+  RLX_ASSIGN(const std::optional<Tensor> bytes, value(sum.bytes));
+  if (!bytes) return std::optional<Tensor>();
+  Tensor result(i32, graph_.type(id).dims());
+  sum_bytes(sum, *bytes, reinterpret_cast<std::int32_t*>(result.mutable_data()));
+  release(sum.wide);
+  release(sum.bytes);
+  values_[id.node] = {result};
+  return std::optional(result);
+}
+
 Result<std::optional<Tensor>> WeightValues::take(ValueId id) {
   announce(id);
   RLX_ASSIGN(std::optional<Tensor> result, value(id));
@@ -71,10 +89,16 @@ void WeightValues::announce(ValueId id) {
   }
 }
 
+bool WeightValues::is_for_many(ValueId id) const {
+  const auto uses = uses_.find(id.node);
+  return uses != uses_.end() && uses->second > 1;
+}
+
 void WeightValues::release(ValueId id) {
   const auto left = uses_.find(id.node);
   if (left == uses_.end() || --left->second > 0) return;
   values_.erase(id.node);
+  if (common_ && common_->is_for_many(id)) return;
   const Op& op = graph_.node(id).op;
   if (const auto* constant = op.as<op::Constant>()) forget_pages(constant->value);
   if (const auto* param = op.as<op::Param>()) forget_pages(param->data);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/byte_sums.hpp"
 #include "rlx/graph.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/tensor.hpp"
@@ -38,6 +39,9 @@ class WeightValues {
 
  private:
   void release(ValueId id);
+  bool is_for_one(ValueId id) const;
+  bool is_for_many(ValueId id) const;
+  Result<std::optional<Tensor>> summed(ValueId id, const ByteSum& sum);
   const std::vector<Tensor>* known(ValueId id) const;
 
   const Graph& graph_;

@@ -2,14 +2,12 @@
 #include "plan/weights.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <set>
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
-#include "plan/weight_pieces.hpp"
-#include "plan/weight_slices.hpp"
+#include "plan/weight_jobs.hpp"
 #include "plan/weight_values.hpp"
 #include "rlx/mapped.hpp"
 #include "rlx/ops.hpp"
@@ -177,13 +175,12 @@ struct Weights::Kept {
       : block(std::move(block)), share(std::move(share)) {}
 };
 
-/// Of one fill: what is packed into a block that the weights share.
+/// Of one fill: what is packed into a block that the weights share, or computed and kept as it is.
 struct Weights::Fresh {
   std::size_t index = 0;
-  std::optional<Tensor> source;  ///< nothing: it is computed by the thread that packs it
+  std::optional<Tensor> source;  ///< nothing: it is computed by the thread that wants it
   std::vector<Tensor> parts;     ///< what the source is joined from, where the key names these
   std::string key;               ///< empty: not shared with other plans
-  bool source_is_read = false;   ///< by kernels: it must stay in memory
 };
 
 /// Of one fill and graph: values that several weights share, and who owns the others.
@@ -198,10 +195,10 @@ struct Weights::Values {
     const Op& op = graph.node(id).op;
     return op.is<op::Param>() || op.is<op::Constant>();
   }
-  /// Is the weight made of a value that nobody else reads? The thread that packs it computes that.
+  /// Is the weight made of a value that nobody else reads? The thread that wants it computes that.
   bool is_own(const WeightPlan& weight) const {
     const ValueId base = weight.view.base;
-    return weight.experts == 0 && !is_whole(weight) && !is_leaf(base) && !owners.is_common(base);
+    return weight.experts == 0 && !is_leaf(base) && !owners.is_common(base);
   }
   /// The leaves and common values that a value is made of: itself, where it is one.
   std::vector<ValueId> common_below(ValueId base) const {
@@ -219,6 +216,12 @@ struct Weights::Values {
         if (input->node >= 0 && seen.insert(*input).second) left.push_back(*input);
     }
     return found;
+  }
+  /// The same, as they are once prepared.
+  std::vector<Tensor> sources_of(ValueId base) const {
+    std::vector<Tensor> sources;
+    for (const ValueId id : common_below(base)) sources.push_back(common.ready(id).value());
+    return sources;
   }
   /// Computes the common values below one that is not; false where a param is missing.
   Result<bool> prepare(ValueId base) {
@@ -238,7 +241,7 @@ std::vector<Weights::Values> Weights::values_of(const Plan& plan,
     if (!wanted[i]) continue;
     const WeightPlan& weight = plan.weights[i];
     Owners& owners = values[static_cast<std::size_t>(weight.graph)].owners;
-    if (weight.experts > 0 || is_whole(weight)) {
+    if (weight.experts > 0) {
       owners.add_common(weight.view.base);
     } else {
       owners.add(weight.view.base);
@@ -296,7 +299,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       missing_of_[i] = common.missing;
       if (!source) continue;
     }
-    if (is_whole(weight)) {
+    if (source && is_whole(weight)) {
       const auto* param = graph.node(weight.view.base).op.as<op::Param>();
       const bool was_set = param && params_.contains(param->name);
       RLX_ASSIGN(bytes_[i], whole(weight, host[i] ? aligned(*source) : *source, was_set, cache));
@@ -316,8 +319,7 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
       fresh.push_back({i, std::move(source), std::move(parts), std::move(key)});
     }
   }
-  for (Fresh& item : fresh) item.source_is_read = item.source && kept.contains(item.source->data());
-  RLX_TRY(pack_fresh(plan, fresh, values, cache, pool));
+  RLX_TRY(pack_fresh(plan, fresh, values, std::move(kept), cache, pool));
   for (const auto& [twin, first] : repeated) bytes_[twin] = bytes_[first];
   count(plan);
   return {};
@@ -348,125 +350,43 @@ void Weights::count(const Plan& plan) {
   }
 }
 
-namespace {
-
-/// What is packed of one value that has to be computed before.
-struct Derived {
-  std::int32_t graph = 0;
-  ValueId base;
-  std::int64_t bytes = 0;
-  std::vector<WeightTarget> targets;
-  std::optional<ColumnwiseValue> by_columns;  ///< computed in slices
-};
-
-/// In the list, where weights of one base share an entry.
-Derived& derived_of(std::vector<Derived>& list, const WeightPlan& weight) {
-  const auto known = std::ranges::find_if(list, [&](const Derived& each) {
-    return each.graph == weight.graph && each.base == weight.view.base;
-  });
-  if (known != list.end()) return *known;
-  list.push_back({weight.graph, weight.view.base, 0, {}, {}});
-  return list.back();
-}
-
-/// What one thread computes and packs of it: columns, or the whole of what has no slices.
-struct DerivedPart {
-  const Derived* from;
-  std::int64_t first = 0, last = 0;
-};
-
-std::vector<DerivedPart> parts_of(std::span<const Derived> all) {
-  std::vector<DerivedPart> parts;
-  for (const Derived& from : all) {
-    if (!from.by_columns) {
-      parts.push_back({&from});
-      continue;
-    }
-    const std::int64_t columns = from.by_columns->columns();
-    const std::int64_t step = columns_at_a_time(*from.by_columns, from.targets);
-    for (std::int64_t first = 0; first < columns; first += step)
-      parts.push_back({&from, first, std::min(columns, first + step)});
-  }
-  return parts;
-}
-
-}  // namespace
-
-// One block for all: it is made of huge pages, and touched by the threads that pack. What has to be
-// computed first lives for as long as one thread needs it; the largest come first, which leaves
-// small ones to even out the threads' ends.
+// One block for all that is packed: it is made of huge pages, and touched by the threads that pack.
 Status Weights::pack_fresh(const Plan& plan, std::span<const Fresh> fresh,
-                           std::span<const Values> values, WeightCache& cache, ThreadPool& pool) {
+                           std::span<const Values> values, std::set<const std::byte*> read,
+                           WeightCache& cache, ThreadPool& pool) {
+  const auto keeps_value = [&](const Fresh& item) {
+    return !item.source && is_whole(plan.weights[item.index]);
+  };
   std::int64_t bytes = 0;
-  for (const Fresh& item : fresh) bytes += rounded(plan.weights[item.index].bytes);
+  for (const Fresh& item : fresh)
+    if (!keeps_value(item)) bytes += rounded(plan.weights[item.index].bytes);
   if (fresh.empty()) return {};
   RLX_ASSIGN(MemoryShare taken, MemoryShare::take(cache.budget, bytes, "packed weights"));
   const auto share = std::make_shared<MemoryShare>(std::move(taken));
   Tensor block(u8, {std::max<std::int64_t>(bytes, 1)});
   std::byte* next = block.mutable_data();
-  std::vector<WeightPiece> pieces;
-  std::vector<Derived> derived;
-  std::vector<std::atomic<std::int64_t>> left(fresh.size());
-  for (std::size_t k = 0; k < fresh.size(); ++k) {
-    const Fresh& item = fresh[k];
+  WeightJobs jobs(params_, std::move(read));
+  for (const Fresh& item : fresh) {
     const WeightPlan& weight = plan.weights[item.index];
+    const Values& of_graph = values[static_cast<std::size_t>(weight.graph)];
+    std::shared_ptr<const std::byte>& kept_bytes = bytes_[item.index];
+    if (keeps_value(item)) {
+      jobs.derive_whole(weight, of_graph.graph, of_graph.common,
+                        of_graph.sources_of(weight.view.base), &kept_bytes);
+      continue;
+    }
     if (item.source) {
-      const std::size_t before = pieces.size();
-      add_pieces(weight, k, *item.source, next, pieces);
-      left[k] = static_cast<std::int64_t>(pieces.size() - before);
+      jobs.add(weight, *item.source, next);
     } else {
-      Derived& from = derived_of(derived, weight);
-      from.targets.push_back({&weight, next});
-      from.bytes += weight.bytes;
+      jobs.derive(weight, of_graph.graph, of_graph.common, of_graph.sources_of(weight.view.base),
+                  next);
     }
     // Held as members, not by a deleter: the cache's weak pointers would keep that one alive.
     const auto kept = std::make_shared<const Kept>(block.shared_data(), share);
-    bytes_[item.index] = {kept, next};
+    kept_bytes = {kept, next};
     next += rounded(weight.bytes);
   }
-  std::ranges::stable_sort(derived, std::greater(), &Derived::bytes);
-  const auto make = [&](const WeightPiece& piece) {
-    write_piece(piece);
-    if (fresh[piece.index].source_is_read) return;
-    forget_source(piece);
-    if (--left[piece.index] == 0) forget_pages(piece.source);
-  };
-  SliceMemory memory;
-  const auto derive = [&](const DerivedPart& part) -> Status {
-    const Derived& from = *part.from;
-    if (from.by_columns)
-      return pack_columns(*from.by_columns, part.first, part.last, from.targets, memory);
-    const Values& of_graph = values[static_cast<std::size_t>(from.graph)];
-    WeightValues own(of_graph.graph, params_, &of_graph.common);
-    RLX_ASSIGN(const std::optional<Tensor> source, own.take(from.base));
-    RLX_CHECK(source.has_value());
-    std::vector<WeightPiece> parts;
-    for (const WeightTarget& to : from.targets)
-      add_pieces(*to.weight, 0, *source, to.memory, parts);
-    for (const WeightPiece& piece : parts) write_piece(piece);
-    return {};
-  };
-  for (Derived& from : derived) {
-    const Values& of_graph = values[static_cast<std::size_t>(from.graph)];
-    from.by_columns = columnwise(of_graph.graph, from.base, of_graph.common);
-    const std::int64_t columns =
-        from.by_columns ? columns_at_a_time(*from.by_columns, from.targets) : 0;
-    if (columns == 0) from.by_columns.reset();
-    if (columns > 0) memory.reserve(from.by_columns->bytes(columns));
-  }
-  const std::vector<DerivedPart> parts = parts_of(derived);
-  std::vector<Status> outcomes(parts.size());
-  const auto first_piece = static_cast<std::int64_t>(parts.size());
-  pool.parallel_for(first_piece + static_cast<std::int64_t>(pieces.size()), 1,
-                    [&](std::int64_t at, std::int64_t) {
-                      if (at < first_piece) {
-                        const auto index = static_cast<std::size_t>(at);
-                        outcomes[index] = derive(parts[index]);
-                      } else {
-                        make(pieces[static_cast<std::size_t>(at - first_piece)]);
-                      }
-                    });
-  for (Status& outcome : outcomes) RLX_TRY(std::move(outcome));
+  RLX_TRY(jobs.run(pool));
   for (const Fresh& item : fresh) {
     const std::span<const Tensor> sources =
         item.parts.empty() && item.source ? std::span(&*item.source, 1) : std::span(item.parts);

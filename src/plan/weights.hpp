@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,8 +94,9 @@ class Weights {
   static Result<std::shared_ptr<const std::byte>> whole(const WeightPlan& weight,
                                                         const Tensor& source, bool was_set,
                                                         WeightCache& cache);
+  /// `read`: begins of values that kernels read where they are.
   Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, std::span<const Values> values,
-                    WeightCache& cache, ThreadPool& pool);
+                    std::set<const std::byte*> read, WeightCache& cache, ThreadPool& pool);
 
   std::shared_ptr<const FlatGraph> graph_;
   std::map<std::string, Tensor> params_;

@@ -64,7 +64,7 @@ TEST(WeightValues, a_missing_param_is_named) {
 std::vector<std::byte> packed_whole(const WeightPlan& weight, const Tensor& value) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(weight.bytes));
   std::vector<WeightPiece> pieces;
-  add_pieces(weight, 0, value, bytes.data(), pieces);
+  add_pieces(weight, value, bytes.data(), pieces);
   for (const WeightPiece& piece : pieces) write_piece(piece);
   return bytes;
 }
