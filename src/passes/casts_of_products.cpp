@@ -73,7 +73,7 @@ class CastsOfProducts {
 
 }  // namespace
 
-Result<Graph> casts_of_products(const Graph& graph) {
+Result<Graph> casts_of_products(Graph graph) {
   CastsOfProducts casts(graph);
   if (std::ranges::none_of(graph.nodes(), [&](const Node& n) { return casts.applies(n); }))
     return graph;

@@ -43,7 +43,7 @@ struct FoundProduct {
 /// Rebuilds `graph` with `made(rewriter, what)` in place of each product in `found` and of the
 /// maps that it takes along.
 template <class What, class Make>
-Result<Graph> replace_found(const Graph& graph, const std::vector<What>& found, const Make& made) {
+Result<Graph> replace_found(Graph graph, const std::vector<What>& found, const Make& made) {
   if (found.empty()) return graph;
   constexpr std::int32_t stays = -1;
   std::vector<std::int32_t> place(graph.nodes().size(), stays);  // in `found`, by node

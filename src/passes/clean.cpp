@@ -9,7 +9,7 @@
 
 namespace rlx::passes {
 
-Result<Graph> drop_dead(const Graph& graph) {
+Result<Graph> drop_dead(Graph graph) {
   std::vector<bool> live(graph.nodes().size(), false);
   for (const GraphOutput& output : graph.outputs())
     live[static_cast<std::size_t>(output.value.node)] = true;

@@ -107,9 +107,10 @@ Result<Value> rewritten(Rewriter& rewriter, const Rewrite& found) {
 
 }  // namespace
 
-Result<Graph> few_channels(const Graph& graph, const ChooseForms& choose) {
+Result<Graph> few_channels(Graph graph, const ChooseForms& choose) {
   try {
-    return replace_found(graph, Finder(graph).found(choose), rewritten);
+    const auto found = Finder(graph).found(choose);
+    return replace_found(std::move(graph), found, rewritten);
   } catch (const Exception& exception) {
     return exception.error();
   }

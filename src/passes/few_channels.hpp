@@ -11,6 +11,6 @@ namespace rlx::passes {
 /// channels are those of several neighbouring columns, or as one product of all taps whose planes
 /// are shifted and added; where the choice falls on them. The maps behind them that treat all
 /// points of a channel alike come along. Sums may be taken in another order.
-Result<Graph> few_channels(const Graph& graph, const ChooseForms& choose);
+Result<Graph> few_channels(Graph graph, const ChooseForms& choose);
 
 }  // namespace rlx::passes

@@ -70,7 +70,9 @@ Result<bool> sum_of_products(Rewriter& rewriter, std::int32_t index, const Node&
 
 }  // namespace
 
-Result<Graph> integer_products(const Graph& graph) {
+Result<Graph> integer_products(Graph graph) {
+  const auto is_product = [](const Node& node) { return node.op.is<op::DotGeneral>(); };
+  if (std::ranges::none_of(graph.nodes(), is_product)) return graph;
   return rewrite(graph,
                  [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    const auto* dot = node.op.as<op::DotGeneral>();

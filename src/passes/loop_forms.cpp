@@ -247,7 +247,7 @@ Result<Graph> whiles_as_loops(const Graph& graph) {
 
 }  // namespace
 
-Result<Graph> loop_forms(const Graph& graph) {
+Result<Graph> loop_forms(Graph graph) {
   const bool any = std::any_of(graph.nodes().begin(), graph.nodes().end(),
                                [](const Node& node) { return node.op.info().traits.control_flow; });
   if (!any) return graph;

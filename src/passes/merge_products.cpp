@@ -187,7 +187,7 @@ Result<Values> merged(Rewriter& rewriter, const Node& first, const std::vector<P
 
 }  // namespace
 
-Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
+Result<Graph> merge_products(Graph graph, const IoFusionGate& gate,
                              std::vector<FusionQuestion>* questions, const GivenAnswers& given) {
   const Products products(graph);
   std::map<std::int32_t, std::vector<Part>> groups;  // by their first product
@@ -215,8 +215,8 @@ Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
                  });
 }
 
-Result<Graph> merge_products(const Graph& graph) {
-  return merge_products(graph, IoFusionGate::preset(Device::cpu));
+Result<Graph> merge_products(Graph graph) {
+  return merge_products(std::move(graph), IoFusionGate::preset(Device::cpu));
 }
 
 }  // namespace rlx::passes

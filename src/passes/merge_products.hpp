@@ -13,13 +13,13 @@ namespace rlx::passes {
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values) and the gate agrees.
 /// Wants canonical contractions. `questions` gets what was asked, with the answers.
-Result<Graph> merge_products(const Graph& graph, const IoFusionGate& gate,
+Result<Graph> merge_products(Graph graph, const IoFusionGate& gate,
                              std::vector<FusionQuestion>* questions = nullptr,
                              const GivenAnswers& given = {});
 
 /// concat(f(x[0]), f(x[1]), ...) = f(x) where f holds products with weights of their own: layers
 /// that were unrolled over slices of one value. Asks as merge_products does.
-Result<Graph> stack_products(const Graph& graph, const IoFusionGate& gate,
+Result<Graph> stack_products(Graph graph, const IoFusionGate& gate,
                              std::vector<FusionQuestion>* questions = nullptr,
                              const GivenAnswers& given = {});
 

@@ -36,16 +36,16 @@ Result<Graph> lower(const Graph& graph, const Keep& keep);
 /// Loops and branches in the forms that plans want: weights that their graphs capture stand inside
 /// them, with the operands' static types bound; carries that no iteration changes are captures; a
 /// while is a host_loop.
-Result<Graph> loop_forms(const Graph& graph);
+Result<Graph> loop_forms(Graph graph);
 
 /// Recognises composites that an exporter took apart (table of equations in recognise.cpp).
 Result<Graph> recognise(const Graph& graph);
 
 /// Real and imaginary parts of short real Fourier transforms as matrix products.
-Result<Graph> transforms_as_products(const Graph& graph);
+Result<Graph> transforms_as_products(Graph graph);
 
 /// Products of integers as sums over elementwise products.
-Result<Graph> integer_products(const Graph& graph);
+Result<Graph> integer_products(Graph graph);
 
 /// The forms that regions want: reductions keep their dims, contractions have one free dim of b,
 /// convolutions have no bias and are not transposed, means are sums, pads that take from x and
@@ -59,34 +59,33 @@ Result<Graph> channels_last(const Graph& graph);
 /// Casts of their own, apart from equal ones that others read, for operands that products read as
 /// they are stored: narrow integers, and halves that a product waits for. The planner lets products
 /// read through casts that nobody else wants.
-Result<Graph> casts_of_products(const Graph& graph);
+Result<Graph> casts_of_products(Graph graph);
 
 /// Matrix products whose rows are taken apart behind them, after maps that treat all rows alike, in
 /// the shape that they take: what follows meets them in its own shape and can join their kernels.
 /// Wants canonical contractions.
-Result<Graph> unflatten_products(const Graph& graph);
+Result<Graph> unflatten_products(Graph graph);
 
 /// Channels-last f32 convolutions with 3x3 windows of weights by Winograd's F(2x2, 3x3) or F(4x4,
 /// 3x3), where the choice falls on them. The maps behind them that treat all points of a channel
 /// alike come along. Rounding errors are larger than the direct sum's: graph/winograd.hpp.
-Result<Graph> winograd(const Graph& graph, const ChooseForms& choose);
+Result<Graph> winograd(Graph graph, const ChooseForms& choose);
 
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values). Wants canonical
 /// contractions.
-Result<Graph> merge_products(const Graph& graph);
+Result<Graph> merge_products(Graph graph);
 
 /// Algebraic identities, each under its equation.
 Result<Graph> simplify(const Graph& graph);
 
 /// Equal nodes once; nodes that no output needs, never.
 Result<Graph> merge_equal(const Graph& graph);
-Result<Graph> drop_dead(const Graph& graph);
+Result<Graph> drop_dead(Graph graph);
 
 /// Applies `map` to every graph among the attributes of the graph's nodes (branches, loop bodies),
 /// not to the graph itself.
-Result<Graph> map_subgraphs(const Graph& graph,
-                            const std::function<Result<Graph>(const Graph&)>& map);
+Result<Graph> map_subgraphs(Graph graph, const std::function<Result<Graph>(const Graph&)>& map);
 Result<Op> with_mapped_graphs(const Op& op, const std::function<Result<Graph>(const Graph&)>& map);
 
 /// Adds the nodes of `graph` to `target` with `operands` for its inputs; gives its outputs.
@@ -95,7 +94,7 @@ Result<Values> inline_graph(Graph& target, const Graph& graph, std::span<const V
 /// A pass by its name, for `rlx opt` and the pipeline's log.
 struct Pass {
   std::string_view name;
-  Result<Graph> (*run)(const Graph&);
+  Result<Graph> (*run)(Graph);
 };
 std::span<const Pass> all_passes();
 Result<Graph> run_passes(Graph graph, std::span<const std::string> names);

@@ -9,44 +9,44 @@
 namespace rlx::passes {
 
 std::span<const Pass> all_passes() {
-  static constexpr auto specialise_nothing = [](const Graph& graph) {
-    return specialise(graph, {});
-  };
-  static constexpr auto lower_all = [](const Graph& graph) {
+  static constexpr auto specialise_nothing = [](Graph graph) { return specialise(graph, {}); };
+  static constexpr auto lower_all = [](Graph graph) {
     return lower(graph, [](const Graph&, const Node&) { return false; });
   };
-  static constexpr auto stack_by_preset = [](const Graph& graph) {
-    return stack_products(graph, IoFusionGate::preset(Device::cpu), nullptr);
+  static constexpr auto stack_by_preset = [](Graph graph) {
+    return stack_products(std::move(graph), IoFusionGate::preset(Device::cpu), nullptr);
   };
   static constexpr auto last_of = [](const Graph&, std::span<const FormQuestion> questions) {
     std::vector<std::size_t> last;
     for (const FormQuestion& question : questions) last.push_back(question.forms.size() - 1);
     return last;
   };
-  static constexpr auto winograd_last = [](const Graph& graph) { return winograd(graph, last_of); };
-  static constexpr auto few_channels_last = [](const Graph& graph) {
-    return few_channels(graph, last_of);
+  static constexpr auto winograd_last = [](Graph graph) {
+    return winograd(std::move(graph), last_of);
   };
-  static constexpr auto wide_groups_of_16 = [](const Graph& graph) {
-    return wide_groups(graph, 16);
+  static constexpr auto few_channels_last = [](Graph graph) {
+    return few_channels(std::move(graph), last_of);
+  };
+  static constexpr auto wide_groups_of_16 = [](Graph graph) {
+    return wide_groups(std::move(graph), 16);
   };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
-                                {"recognise", recognise},
+                                {"recognise", [](Graph graph) { return recognise(graph); }},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
                                 {"sub_pixel", sub_pixel},
                                 {"integer_products", integer_products},
-                                {"canonicalise", canonicalise},
+                                {"canonicalise", [](Graph graph) { return canonicalise(graph); }},
                                 {"wide_groups", wide_groups_of_16},
-                                {"channels_last", channels_last},
+                                {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"unflatten_products", unflatten_products},
                                 {"stack_products", stack_by_preset},
                                 {"few_channels", few_channels_last},
                                 {"winograd", winograd_last},
                                 {"merge_products", merge_products},
-                                {"simplify", simplify},
-                                {"merge_equal", merge_equal},
+                                {"simplify", [](Graph graph) { return simplify(graph); }},
+                                {"merge_equal", [](Graph graph) { return merge_equal(graph); }},
                                 {"drop_dead", drop_dead}};
   return passes;
 }
@@ -58,7 +58,7 @@ Result<Graph> run_passes(Graph graph, std::span<const std::string> names) {
       if (pass.name == name) found = &pass;
     }
     if (!found) return error(ErrorKind::usage, "There is no pass ({}).", name);
-    RLX_ASSIGN(graph, found->run(graph));
+    RLX_ASSIGN(graph, found->run(std::move(graph)));
   }
   return graph;
 }

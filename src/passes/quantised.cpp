@@ -466,7 +466,7 @@ class Quantised {
 
 }  // namespace
 
-Result<Graph> quantised(const Graph& graph) {
+Result<Graph> quantised(Graph graph) {
   const auto& nodes = graph.nodes();
   const bool any = std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
     return node.op.is<op::Quantize>() || node.op.is<op::Dequantize>();

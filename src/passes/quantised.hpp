@@ -13,7 +13,7 @@ namespace rlx::passes {
 /// what only moves numbers (max pools, views, concatenations, relu) moves the bytes themselves.
 /// Divisions by scales become products with their inverses: results differ by one step at most, and
 /// only where the quotient lies within rounding of a half.
-Result<Graph> quantised(const Graph& graph);
+Result<Graph> quantised(Graph graph);
 
 /// Integer matmuls and convolutions as products dot(cast(a), cast(b)) in i32, exact modulo 2^32.
 /// With `byte_dots`, instructions that multiply u8 with i8, these are the operands: zero points

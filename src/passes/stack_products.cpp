@@ -222,7 +222,7 @@ class Stacks {
 
 }  // namespace
 
-Result<Graph> stack_products(const Graph& graph, const IoFusionGate& gate,
+Result<Graph> stack_products(Graph graph, const IoFusionGate& gate,
                              std::vector<FusionQuestion>* questions, const GivenAnswers& given) {
   const Stacks stacks(graph);
   std::vector<bool> taken(graph.nodes().size(), false);

@@ -39,7 +39,7 @@ Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
 
 }  // namespace
 
-Result<Graph> sub_pixel(const Graph& graph) {
+Result<Graph> sub_pixel(Graph graph) {
   const ChannelMaps maps(graph);
   std::vector<Upsampling> found;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -47,7 +47,7 @@ Result<Graph> sub_pixel(const Graph& graph) {
     if (auto phases = phases_of(graph, graph.nodes()[i]))
       found.push_back({{index, maps.behind(index, 1)}, std::move(*phases)});
   }
-  return replace_found(graph, found, upsampled);
+  return replace_found(std::move(graph), found, upsampled);
 }
 
 }  // namespace rlx::passes

@@ -8,6 +8,6 @@ namespace rlx::passes {
 
 /// Transposed convolutions with strides, and the maps behind them, as plain ones over channels-last
 /// images whose channels are the phases of the result.
-Result<Graph> sub_pixel(const Graph& graph);
+Result<Graph> sub_pixel(Graph graph);
 
 }  // namespace rlx::passes

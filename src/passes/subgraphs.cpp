@@ -40,8 +40,7 @@ Result<Op> with_mapped_graphs(const Op& op, const std::function<Result<Graph>(co
   return Op(op.info(), copy);
 }
 
-Result<Graph> map_subgraphs(const Graph& graph,
-                            const std::function<Result<Graph>(const Graph&)>& map) {
+Result<Graph> map_subgraphs(Graph graph, const std::function<Result<Graph>(const Graph&)>& map) {
   const bool any = std::any_of(graph.nodes().begin(), graph.nodes().end(),
                                [](const Node& node) { return node.op.info().traits.control_flow; });
   if (!any) return graph;

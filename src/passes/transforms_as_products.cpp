@@ -62,7 +62,11 @@ Result<bool> spectrum_part(Rewriter& rewriter, std::int32_t index, const Node& n
 
 }  // namespace
 
-Result<Graph> transforms_as_products(const Graph& graph) {
+Result<Graph> transforms_as_products(Graph graph) {
+  const auto takes_part = [](const Node& node) {
+    return node.op.is<op::Real>() || node.op.is<op::Imag>();
+  };
+  if (std::ranges::none_of(graph.nodes(), takes_part)) return graph;
   return rewrite(graph,
                  [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    if (node.op.is<op::Real>()) return spectrum_part(rewriter, index, node, false);

@@ -79,9 +79,10 @@ Result<Value> rewritten(Rewriter& rewriter, const FlatProduct& found) {
 
 }  // namespace
 
-Result<Graph> unflatten_products(const Graph& graph) {
+Result<Graph> unflatten_products(Graph graph) {
   try {
-    return replace_found(graph, Finder(graph).found(), rewritten);
+    const auto found = Finder(graph).found();
+    return replace_found(std::move(graph), found, rewritten);
   } catch (const Exception& exception) {
     return exception.error();
   }

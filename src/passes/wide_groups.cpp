@@ -41,7 +41,12 @@ Value widened(Value w, std::int64_t groups, std::int64_t count) {
 
 }  // namespace
 
-Result<Graph> wide_groups(const Graph& graph, std::int64_t lanes) {
+Result<Graph> wide_groups(Graph graph, std::int64_t lanes) {
+  const auto has_groups = [](const Node& node) {
+    const auto* const conv = node.op.as<op::Conv>();
+    return conv && conv->groups > 1;
+  };
+  if (std::ranges::none_of(graph.nodes(), has_groups)) return graph;
   const std::vector<bool> weight_only = weight_only_nodes(graph);
   const auto widen = [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
     const auto* const conv = node.op.as<op::Conv>();

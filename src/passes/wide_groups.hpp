@@ -12,6 +12,6 @@ namespace rlx::passes {
 /// in fewer and wider groups: several share one, with zeros where the weights of one meet the
 /// channels of another. Depthwise ones stay. Finite values keep their sums to the last bit; an
 /// infinite one makes NaN of its neighbours' sums.
-Result<Graph> wide_groups(const Graph& graph, std::int64_t lanes);
+Result<Graph> wide_groups(Graph graph, std::int64_t lanes);
 
 }  // namespace rlx::passes

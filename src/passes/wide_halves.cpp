@@ -117,7 +117,7 @@ class WideHalves {
 
 }  // namespace
 
-Result<Graph> wide_halves(const Graph& graph, DType half, std::vector<Explanation::Claim>* claims) {
+Result<Graph> wide_halves(Graph graph, DType half, std::vector<Explanation::Claim>* claims) {
   const auto computes = [&](const Node& node) {
     return std::ranges::any_of(node.results, [&](const Type& type) { return type.dtype == half; });
   };

@@ -12,6 +12,6 @@ namespace rlx::passes {
 /// and outputs keep their dtypes; so do casts to `half`, what only moves stored elements, and what
 /// has a state, a body or a code of its own. Appends a claim to `claims`, where given, if anything
 /// changes.
-Result<Graph> wide_halves(const Graph& graph, DType half, std::vector<Explanation::Claim>* claims);
+Result<Graph> wide_halves(Graph graph, DType half, std::vector<Explanation::Claim>* claims);
 
 }  // namespace rlx::passes

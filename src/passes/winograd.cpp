@@ -199,9 +199,10 @@ Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
 
 }  // namespace
 
-Result<Graph> winograd(const Graph& graph, const ChooseForms& choose) {
+Result<Graph> winograd(Graph graph, const ChooseForms& choose) {
   try {
-    return replace_found(graph, find(graph, choose), rewritten);
+    const auto found = find(graph, choose);
+    return replace_found(std::move(graph), found, rewritten);
   } catch (const Exception& exception) {
     return exception.error();
   }

@@ -27,11 +27,11 @@ namespace {
 /// Applies a pass to the graph and to every graph inside it (branches and loop bodies), inner ones
 /// first.
 template <class Pass>
-Result<Graph> everywhere(const Graph& graph, const Pass& pass) {
-  RLX_ASSIGN(Graph inner, passes::map_subgraphs(graph, [&](const Graph& subgraph) {
+Result<Graph> everywhere(Graph graph, const Pass& pass) {
+  RLX_ASSIGN(Graph inner, passes::map_subgraphs(std::move(graph), [&](const Graph& subgraph) {
                return everywhere(subgraph, pass);
              }));
-  return pass(inner);
+  return pass(std::move(inner));
 }
 
 /// Names the outputs to keep, in the order in which they were asked for.
@@ -162,23 +162,22 @@ struct Lowering {
   FormChoice forms;
   StaticProgram& program;
 
-  Result<Graph> primitives(const Graph& graph);
-  Result<Graph> region_forms(const Graph& graph, const passes::PrecisionPolicy& policy);
+  Result<Graph> primitives(Graph result);
+  Result<Graph> region_forms(Graph result, const passes::PrecisionPolicy& policy);
 
   /// Are results free to differ from the ops' own order of operations?
   bool reorders() const { return fusion && !options.exact; }
 };
 
 /// HIR -> MIR: composites that the device does not take become primitives.
-Result<Graph> Lowering::primitives(const Graph& graph) {
-  Graph result = graph;
+Result<Graph> Lowering::primitives(Graph result) {
   if (backend.model()) {
     if (!options.exact) {
-      RLX_ASSIGN(result, passes::wide_halves(result, f16, &program.claims));
+      RLX_ASSIGN(result, passes::wide_halves(std::move(result), f16, &program.claims));
       if (!backend.model()->machine.bf16_dot) {
-        RLX_ASSIGN(result, passes::wide_halves(result, bf16, &program.claims));
+        RLX_ASSIGN(result, passes::wide_halves(std::move(result), bf16, &program.claims));
       }
-      RLX_ASSIGN(result, passes::quantised(result));
+      RLX_ASSIGN(result, passes::quantised(std::move(result)));
     }
     RLX_ASSIGN(result,
                passes::byte_operands(result, backend.model()->machine.vnni, &program.claims));
@@ -199,37 +198,38 @@ Result<Graph> Lowering::primitives(const Graph& graph) {
 }
 
 /// The forms of primitives that regions want, of which the fastest.
-Result<Graph> Lowering::region_forms(const Graph& graph, const passes::PrecisionPolicy& policy) {
-  Graph result = graph;
-  RLX_ASSIGN(result, passes::transforms_as_products(result));
-  RLX_ASSIGN(result, passes::sub_pixel(result));
-  RLX_ASSIGN(result, passes::integer_products(result));
+Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy& policy) {
+  RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
+  RLX_ASSIGN(result, passes::sub_pixel(std::move(result)));
+  RLX_ASSIGN(result, passes::integer_products(std::move(result)));
   RLX_ASSIGN(result, passes::canonicalise(result));
   if (reorders() && backend.model()) {
-    RLX_ASSIGN(result, passes::wide_groups(result, backend.model()->machine.lanes(4)));
+    RLX_ASSIGN(result, passes::wide_groups(std::move(result), backend.model()->machine.lanes(4)));
   }
   RLX_ASSIGN(result, passes::channels_last(result));
   if (reorders() && options.precision == Precision::f32) {
     const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
       return forms.fastest(within, asked);
     };
-    RLX_ASSIGN(result, passes::few_channels(result, fastest));
-    RLX_ASSIGN(result, passes::winograd(result, fastest));
+    RLX_ASSIGN(result, passes::few_channels(std::move(result), fastest));
+    RLX_ASSIGN(result, passes::winograd(std::move(result), fastest));
   }
-  RLX_ASSIGN(result, passes::unflatten_products(result));
+  RLX_ASSIGN(result, passes::unflatten_products(std::move(result)));
   RLX_ASSIGN(result, passes::simplify(result));
   RLX_ASSIGN(result, passes::merge_equal(result));
   if (fusion) {
-    RLX_ASSIGN(result, passes::stack_products(result, gate, &program.questions, options.answers));
-    RLX_ASSIGN(result, passes::merge_products(result, gate, &program.questions, options.answers));
+    RLX_ASSIGN(result, passes::stack_products(std::move(result), gate, &program.questions,
+                                              options.answers));
+    RLX_ASSIGN(result, passes::merge_products(std::move(result), gate, &program.questions,
+                                              options.answers));
   }
   if (policy.asked != Precision::f32) {
     RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
   }
   if (backend.model()) {
-    RLX_ASSIGN(result, passes::casts_of_products(result));
+    RLX_ASSIGN(result, passes::casts_of_products(std::move(result)));
   }
-  return passes::drop_dead(result);
+  return passes::drop_dead(std::move(result));
 }
 
 }  // namespace
@@ -252,12 +252,13 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                     FormChoice(backend, options.threads, options.answers, hir),
                     program};
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
-  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) { return lowering.primitives(graph); }));
+  RLX_ASSIGN(mir, everywhere(std::move(mir),
+                             [&](Graph graph) { return lowering.primitives(std::move(graph)); }));
   // Bodies of recurrent layers are loops too.
-  RLX_ASSIGN(mir, passes::loop_forms(mir));
+  RLX_ASSIGN(mir, passes::loop_forms(std::move(mir)));
   const passes::PrecisionPolicy policy = precision_policy(backend, options);
-  RLX_ASSIGN(mir, everywhere(mir, [&](const Graph& graph) {
-               return lowering.region_forms(graph, policy);
+  RLX_ASSIGN(mir, everywhere(std::move(mir), [&](Graph graph) {
+               return lowering.region_forms(std::move(graph), policy);
              }));
   FormChoice& forms = lowering.forms;
   forms.claim_memory();
