@@ -242,8 +242,8 @@ Result<bool> canonical_pool(Rewriter& rewriter, std::int32_t index, const Node& 
 
 }  // namespace
 
-Result<Graph> canonicalise(const Graph& graph) {
-  return rewrite(graph,
+Result<Graph> canonicalise(Graph graph) {
+  return rewrite(std::move(graph),
                  [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    if (const auto* reduce = node.op.as<op::Reduce>())
                      return canonical_reduce(rewriter, index, node, *reduce);

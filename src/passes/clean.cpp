@@ -27,16 +27,16 @@ Result<Graph> drop_dead(Graph graph) {
   });
 }
 
-Result<Graph> merge_equal(const Graph& graph) {
+Result<Graph> merge_equal(Graph graph) {
   // Nodes of one op on the same inputs are candidates; attributes decide.
   std::map<std::pair<const OpInfo*, std::vector<ValueId>>, std::vector<std::vector<ValueId>>> seen;
-  return rewrite(graph,
+  return rewrite(std::move(graph),
                  [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    const OpTraits& traits = node.op.info().traits;
                    if (traits.random || traits.stateful || traits.control_flow) return false;
                    auto& candidates = seen[{&node.op.info(), rewriter.inputs_of(node)}];
                    for (const std::vector<ValueId>& results : candidates) {
-                     if (rewriter.target().node(results.front()).op == node.op) {
+                     if (rewriter.so_far().node(results.front()).op == node.op) {
                        rewriter.replace(index, results);
                        return true;
                      }

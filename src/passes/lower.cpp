@@ -4,10 +4,11 @@
 
 namespace rlx::passes {
 
-Result<Graph> lower(const Graph& graph, const Keep& keep) {
+Result<Graph> lower(Graph graph, const Keep& keep) {
   bool again = false;  // bodies may hold composites
-  auto lowered =
-      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+  auto lowered = rewrite(
+      std::move(graph),
+      [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
         const OpInfo& info = node.op.info();
         if (!info.body || keep(graph, node)) return false;
         rewriter.replace(
@@ -16,7 +17,7 @@ Result<Graph> lower(const Graph& graph, const Keep& keep) {
         return true;
       });
   if (!lowered.ok() || !again) return lowered;
-  return lower(*lowered, keep);
+  return lower(*std::move(lowered), keep);
 }
 
 }  // namespace rlx::passes

@@ -31,7 +31,7 @@ Result<Graph> specialise(const Graph& graph, const Bindings& bindings);
 using Keep = std::function<bool(const Graph&, const Node&)>;
 
 /// Replaces composites by their bodies, except those to keep.
-Result<Graph> lower(const Graph& graph, const Keep& keep);
+Result<Graph> lower(Graph graph, const Keep& keep);
 
 /// Loops and branches in the forms that plans want: weights that their graphs capture stand inside
 /// them, with the operands' static types bound; carries that no iteration changes are captures; a
@@ -39,7 +39,7 @@ Result<Graph> lower(const Graph& graph, const Keep& keep);
 Result<Graph> loop_forms(Graph graph);
 
 /// Recognises composites that an exporter took apart (table of equations in recognise.cpp).
-Result<Graph> recognise(const Graph& graph);
+Result<Graph> recognise(Graph graph);
 
 /// Real and imaginary parts of short real Fourier transforms as matrix products.
 Result<Graph> transforms_as_products(Graph graph);
@@ -50,7 +50,7 @@ Result<Graph> integer_products(Graph graph);
 /// The forms that regions want: reductions keep their dims, contractions have one free dim of b,
 /// convolutions have no bias and are not transposed, means are sums, pads that take from x and
 /// assignments to boxes of x are concatenations.
-Result<Graph> canonicalise(const Graph& graph);
+Result<Graph> canonicalise(Graph graph);
 
 /// Convolutions and pools over channels-last images; transposes move down through what does not
 /// care and cancel.
@@ -77,10 +77,10 @@ Result<Graph> winograd(Graph graph, const ChooseForms& choose);
 Result<Graph> merge_products(Graph graph);
 
 /// Algebraic identities, each under its equation.
-Result<Graph> simplify(const Graph& graph);
+Result<Graph> simplify(Graph graph);
 
 /// Equal nodes once; nodes that no output needs, never.
-Result<Graph> merge_equal(const Graph& graph);
+Result<Graph> merge_equal(Graph graph);
 Result<Graph> drop_dead(Graph graph);
 
 /// Applies `map` to every graph among the attributes of the graph's nodes (branches, loop bodies),

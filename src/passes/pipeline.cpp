@@ -11,7 +11,7 @@ namespace rlx::passes {
 std::span<const Pass> all_passes() {
   static constexpr auto specialise_nothing = [](Graph graph) { return specialise(graph, {}); };
   static constexpr auto lower_all = [](Graph graph) {
-    return lower(graph, [](const Graph&, const Node&) { return false; });
+    return lower(std::move(graph), [](const Graph&, const Node&) { return false; });
   };
   static constexpr auto stack_by_preset = [](Graph graph) {
     return stack_products(std::move(graph), IoFusionGate::preset(Device::cpu), nullptr);
@@ -32,12 +32,12 @@ std::span<const Pass> all_passes() {
   };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
-                                {"recognise", [](Graph graph) { return recognise(graph); }},
+                                {"recognise", recognise},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
                                 {"sub_pixel", sub_pixel},
                                 {"integer_products", integer_products},
-                                {"canonicalise", [](Graph graph) { return canonicalise(graph); }},
+                                {"canonicalise", canonicalise},
                                 {"wide_groups", wide_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"unflatten_products", unflatten_products},
@@ -45,8 +45,8 @@ std::span<const Pass> all_passes() {
                                 {"few_channels", few_channels_last},
                                 {"winograd", winograd_last},
                                 {"merge_products", merge_products},
-                                {"simplify", [](Graph graph) { return simplify(graph); }},
-                                {"merge_equal", [](Graph graph) { return merge_equal(graph); }},
+                                {"simplify", simplify},
+                                {"merge_equal", merge_equal},
                                 {"drop_dead", drop_dead}};
   return passes;
 }

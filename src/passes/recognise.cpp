@@ -247,9 +247,9 @@ Result<bool> divide_by_number(Rewriter& rewriter, const Pattern& p, std::int32_t
 
 }  // namespace
 
-Result<Graph> recognise(const Graph& graph) {
+Result<Graph> recognise(Graph graph) {
   const Pattern pattern(graph);
-  return rewrite(graph,
+  return rewrite(std::move(graph),
                  [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
                    if (node.results.size() != 1) return false;
                    for (const Rule rule : rules) {

@@ -94,7 +94,7 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
 
 // reshape(reshape(x)) = reshape(x); transpose(transpose(x)) = transpose(x)
 Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& node) {
-  Graph& target = rewriter.target();
+  const Graph& target = rewriter.so_far();
   if (node.inputs.empty() || node.inputs[0].node < 0) return false;
   const ValueId in = rewriter(node.inputs[0]);
   const Node& before = target.node(in);
@@ -121,9 +121,10 @@ Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& nod
 // pow(x, 2) = x * x; pow(x, 3) = x * x * x: as exact, and far cheaper
 Result<bool> expand_power(Rewriter& rewriter, std::int32_t index, const Node& node) {
   if (!node.op.is<op::Pow>() || !node.results[0].is_static()) return false;
+  const auto exponent = uniform(rewriter.so_far(), rewriter(node.inputs[1]));
+  if (exponent != 2.0 && exponent != 3.0) return false;
   const Values in = rewriter.values_of(node);
-  const auto exponent = uniform(rewriter.target(), in[1].id());
-  if (!(in[0].type() == node.results[0]) || (exponent != 2.0 && exponent != 3.0)) return false;
+  if (!(in[0].type() == node.results[0])) return false;
   const Value square = in[0] * in[0];
   rewriter.replace(index, Values{exponent == 2.0 ? square : square * in[0]});
   return true;
@@ -131,10 +132,11 @@ Result<bool> expand_power(Rewriter& rewriter, std::int32_t index, const Node& no
 
 }  // namespace
 
-Result<Graph> simplify(const Graph& graph) {
+Result<Graph> simplify(Graph graph) {
   return rewrite(
-      graph, [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-        if (const auto same = identity(rewriter.target(), node, rewriter.inputs_of(node))) {
+      std::move(graph),
+      [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        if (const auto same = identity(rewriter.so_far(), node, rewriter.inputs_of(node))) {
           rewriter.replace(index, std::vector<ValueId>{*same});
           return true;
         }

@@ -171,11 +171,11 @@ const Tensor* constant_of(const Graph& graph, ValueId id) {
 
 /// Replaces the node by constants where its inputs are constants and the results are small.
 Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
-  Graph& target = rewriter.target();
+  const Graph& target = rewriter.so_far();
   const std::vector<ValueId> inputs = rewriter.inputs_of(node);
   if (node.op.is<op::ShapeOf>() && target.type(inputs[0]).is_static()) {
     const Dims dims = target.type(inputs[0]).dims();
-    rewriter.replace(index, Values{target.constant(Tensor::of<std::int64_t>(
+    rewriter.replace(index, Values{rewriter.target().constant(Tensor::of<std::int64_t>(
                                 {static_cast<std::int64_t>(dims.size())}, dims))});
     return true;
   }
@@ -201,7 +201,8 @@ Result<bool> fold(Rewriter& rewriter, std::int32_t index, const Node& node) {
         .while_("evaluating " + std::string(node.op.name()) +
                 (node.origin.empty() ? "" : " for " + node.origin.text()));
   Values constants;
-  for (Tensor& result : *results) constants.push_back(target.constant(std::move(result)));
+  for (Tensor& result : *results)
+    constants.push_back(rewriter.target().constant(std::move(result)));
   rewriter.replace(index, constants);
   return true;
 }
@@ -290,7 +291,7 @@ Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values) {
         return true;
       }));
   // Resolved ops and inlined branches leave constants and shape arithmetic behind that now fold.
-  return rewrite(bound, [&](Rewriter& rewriter, std::int32_t index, const Node& node) {
+  return rewrite(std::move(bound), [&](Rewriter& rewriter, std::int32_t index, const Node& node) {
     return fold_node(rewriter, index, node, values);
   });
 }

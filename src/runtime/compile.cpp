@@ -97,10 +97,10 @@ cost::Profiler planned_by(const Backend& backend, int threads) {
     RLX_ASSIGN(Graph lowered, passes::lower(graph, [&](const Graph& within, const Node& node) {
                  return backend.claim(within, node).taken;
                }));
-    RLX_ASSIGN(lowered, passes::canonicalise(lowered));
-    RLX_ASSIGN(lowered, passes::simplify(lowered));
-    RLX_ASSIGN(lowered, passes::merge_equal(lowered));
-    RLX_ASSIGN(lowered, passes::drop_dead(lowered));
+    RLX_ASSIGN(lowered, passes::canonicalise(std::move(lowered)));
+    RLX_ASSIGN(lowered, passes::simplify(std::move(lowered)));
+    RLX_ASSIGN(lowered, passes::merge_equal(std::move(lowered)));
+    RLX_ASSIGN(lowered, passes::drop_dead(std::move(lowered)));
     return backend.planned_io(lowered, threads);
   };
 }
@@ -147,8 +147,8 @@ Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
   RLX_ASSIGN(Graph hir, with_outputs(graph, options.outputs));
   RLX_TRY(verify(hir));
   RLX_ASSIGN(hir, passes::specialise(hir, bindings));
-  RLX_ASSIGN(hir, passes::simplify(hir));
-  return passes::drop_dead(hir);
+  RLX_ASSIGN(hir, passes::simplify(std::move(hir)));
+  return passes::drop_dead(std::move(hir));
 }
 
 namespace {
@@ -183,9 +183,9 @@ Result<Graph> Lowering::primitives(Graph result) {
                passes::byte_operands(result, backend.model()->machine.vnni, &program.claims));
   }
   if (reorders()) {
-    RLX_ASSIGN(result, passes::recognise(result));
+    RLX_ASSIGN(result, passes::recognise(std::move(result)));
   }
-  return passes::lower(result, [&](const Graph& within, const Node& node) {
+  return passes::lower(std::move(result), [&](const Graph& within, const Node& node) {
     Claim claim = backend.claim(within, node);
     if (claim.taken && may_be_taken_apart(node.op)) {
       program.questions.push_back(cost::ask_composite(
@@ -202,7 +202,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
   RLX_ASSIGN(result, passes::sub_pixel(std::move(result)));
   RLX_ASSIGN(result, passes::integer_products(std::move(result)));
-  RLX_ASSIGN(result, passes::canonicalise(result));
+  RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
   if (reorders() && backend.model()) {
     RLX_ASSIGN(result, passes::wide_groups(std::move(result), backend.model()->machine.lanes(4)));
   }
@@ -215,8 +215,8 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
     RLX_ASSIGN(result, passes::winograd(std::move(result), fastest));
   }
   RLX_ASSIGN(result, passes::unflatten_products(std::move(result)));
-  RLX_ASSIGN(result, passes::simplify(result));
-  RLX_ASSIGN(result, passes::merge_equal(result));
+  RLX_ASSIGN(result, passes::simplify(std::move(result)));
+  RLX_ASSIGN(result, passes::merge_equal(std::move(result)));
   if (fusion) {
     RLX_ASSIGN(result, passes::stack_products(std::move(result), gate, &program.questions,
                                               options.answers));
