@@ -36,7 +36,7 @@ Result<int> calibrate_verb(const CalibrateOptions& options) {
     auto json = nlohmann::ordered_json::parse(calibration.text());
     json["file"] = nullptr;
     if (path.ok()) json["file"] = *path;
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return exit_done;
   }
   for (const MeasuredGemm& gemm : calibration.gemms()) {

@@ -23,7 +23,8 @@ Result<int> devices_verb(bool json) {
                  info.available ? info.display_name : "not available: " + info.reason);
     }
   }
-  if (json) fmt::print("{}\n", list.dump(1));
+  if (json)
+    fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   return exit_done;
 }
 

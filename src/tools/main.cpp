@@ -16,13 +16,14 @@
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "tools/options.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
 
 int report(const Error& error) {
   std::fflush(stdout);
-  fmt::print(stderr, "rlx: {}\n", error.message);
+  fmt::print(stderr, "rlx: {}\n", printable(error.message));
   return exit_code_of(error.kind);
 }
 
@@ -72,7 +73,7 @@ int run_command(int count, char** arguments) {
     const std::string what = unknown_verb(count, arguments)
                                  ? fmt::format("There is no verb ({}).", arguments[1])
                                  : error.what();
-    fmt::print(stderr, "rlx: {}\nTry rlx --help, or rlx VERB --help.\n", what);
+    fmt::print(stderr, "rlx: {}\nTry rlx --help, or rlx VERB --help.\n", printable(what));
     return exit_usage;
   }
   return act(action);

@@ -113,7 +113,7 @@ void print_json() {
     }
     list.push_back(std::move(row));
   }
-  fmt::print("{}\n", list.dump(1));
+  fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void print_markdown() {

@@ -1,4 +1,5 @@
 // The contract of the command line: exit codes, words, files, JSON keys. Calls the built program.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,6 +80,21 @@ TEST_F(Command, UnknownInputsAndDimsAreNamedWithTheKnownOnes) {
 TEST_F(Command, UnsupportedOpsAreNamed) {
   const std::string foreign = folder.write("foreign.onnx", wire::model("Blur", {{"2"}}, "acme"));
   expect_error(3, {"run", foreign}, "acme:Blur");
+}
+
+/// Names are whatever bytes a file holds; terminals and logs see text alone.
+TEST_F(Command, ErrorsAreTextWhateverBytesNamesHold) {
+  const std::string op =
+      folder.write("op.onnx", wire::model("Bl\xc3\xa4h\xff\xc3(\x1b[1m", {{"2"}}));
+  expect_error(3, {"run", op}, "Bl\xc3\xa4h\\xff\\xc3(\\x1b[1m");
+  expect_error(2, {"no\x80verb"}, "There is no verb (no\\x80verb).");
+  // Overlong, a surrogate, beyond the last, cut off: no byte of them is text.
+  for (const std::string bytes : {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    std::string shown;
+    for (const unsigned char byte : bytes) shown += fmt::format("\\x{:02x}", byte);
+    expect_error(2, {bytes}, "There is no verb (" + shown + ").");
+  }
+  expect_error(2, {"\xe2\x82\xac \xf0\x9f\x90\x81"}, "(\xe2\x82\xac \xf0\x9f\x90\x81)");
 }
 
 TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
