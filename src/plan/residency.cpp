@@ -30,8 +30,8 @@ class PrefixSums {
 /// Touches pieces of so many bytes in the order of the run; knows how much else was touched since.
 class TouchOrder {
  public:
-  /// `kept`: what only the same run of the next plan touches again; what is done elsewhere comes
-  /// between.
+  /// `kept`, by piece: nothing but the plan touches it, so that what is done elsewhere comes
+  /// between two runs.
   TouchOrder(std::vector<double> bytes, std::size_t touches, std::vector<bool> kept,
              const cost::Elsewhere& elsewhere)
       : bytes_(std::move(bytes)),

@@ -14,6 +14,7 @@
 #include "tools/kernel_profile.hpp"
 #include "tools/machine_load.hpp"
 #include "tools/model_input.hpp"
+#include "tools/printable.hpp"
 #include "tools/roofline.hpp"
 
 namespace rlx::tools {
@@ -206,7 +207,7 @@ Result<int> bench_verb(const BenchOptions& options) {
   if (options.json) {
     json["notes"] = model.notes;
     if (options.profile) json["profile"] = profile_rows(kernels, peaks);
-    fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json));
   } else {
     print_figures(json, model);
     if (options.profile) print_profile(kernels, peaks);

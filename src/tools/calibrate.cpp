@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "rlx/calibration.hpp"
 #include "tools/options.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -36,7 +37,7 @@ Result<int> calibrate_verb(const CalibrateOptions& options) {
     auto json = nlohmann::ordered_json::parse(calibration.text());
     json["file"] = nullptr;
     if (path.ok()) json["file"] = *path;
-    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json));
     return exit_done;
   }
   for (const MeasuredGemm& gemm : calibration.gemms()) {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "tools/model_input.hpp"
+#include "tools/printable.hpp"
 #include "tools/values.hpp"
 #include "tools/worker_pool.hpp"
 
@@ -163,10 +164,9 @@ Result<int> check_verb(CheckOptions options) {
       options.folders.size(), pool,
       [&](std::size_t index) { return judge.judge(options.folders[index]); }, report);
   if (options.json) {
-    using Json = nlohmann::ordered_json;
-    const Json document{
+    const nlohmann::ordered_json document{
         {"cases", list}, {"passed", passed}, {"failed", failed}, {"skipped", skipped}};
-    fmt::print("{}\n", document.dump(1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(document));
   } else {
     fmt::print("{} passed, {} failed, {} skipped\n", passed, failed, skipped);
   }

@@ -6,6 +6,7 @@
 
 #include "rlx/runtime.hpp"
 #include "tools/options.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -23,8 +24,7 @@ Result<int> devices_verb(bool json) {
                  info.available ? info.display_name : "not available: " + info.reason);
     }
   }
-  if (json)
-    fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  if (json) fmt::print("{}\n", json_text(list));
   return exit_done;
 }
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/explain.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -89,9 +90,7 @@ Json claims_json(const Explanation& plan) {
   return list;
 }
 
-std::string dumped(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string dumped(const Json& json) { return json_text(json) + "\n"; }
 
 /// Kernels one after the other on a track; times in us.
 void add_track(const Report& report, int track, const char* name, bool measured, Json& events) {

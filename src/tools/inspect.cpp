@@ -9,6 +9,7 @@
 #include "graph/op_info.hpp"
 #include "tools/answers.hpp"
 #include "tools/model_input.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -122,7 +123,7 @@ Result<int> inspect_verb(const InspectOptions& options) {
     json["kernels"] = program.report().kernels;
     json["parts"] = program.report().stages;
     json["memory"] = memory_json(program);
-    fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json));
   } else {
     print_memory(program);
   }

@@ -8,6 +8,7 @@
 #include "graph/op_info.hpp"
 #include "rlx/support.hpp"
 #include "tools/options.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -113,7 +114,7 @@ void print_json() {
     }
     list.push_back(std::move(row));
   }
-  fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(list));
 }
 
 void print_markdown() {

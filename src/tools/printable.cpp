@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace rlx::tools {
 namespace {
@@ -48,6 +49,10 @@ std::string printable(std::string_view text) {
     text.remove_prefix(bytes > 0 ? bytes : 1);
   }
   return result;
+}
+
+std::string json_text(const nlohmann::ordered_json& document) {
+  return document.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace rlx::tools

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "tools/model_input.hpp"
+#include "tools/printable.hpp"
 #include "tools/values.hpp"
 
 namespace rlx::tools {
@@ -32,7 +33,7 @@ Status write_outputs(const Outputs& outputs, const std::filesystem::path& folder
                     {"file", file}});
   }
   std::ofstream stream(folder / "outputs.json");
-  stream << list.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  stream << json_text(list) << '\n';
   if (!stream.flush()) return bad_input("The folder ({}) cannot be written to.", folder.string());
   return {};
 }
@@ -55,7 +56,7 @@ void print_outputs(const Outputs& outputs, const PreparedModel& model, const Com
                                    {"shape", tensor.dims()},
                                    {"summary", summary(tensor)}});
   }
-  fmt::print("{}\n", document.dump(1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(document));
 }
 
 Result<int> run_verb(const ModelOptions& options, const std::string& folder) {
