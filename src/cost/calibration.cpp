@@ -205,7 +205,8 @@ Result<Calibration> Calibration::load(Device device) {
 
 Result<Calibration> Calibration::measure(Device device, const CalibrationProgress& progress) {
   RLX_TRY(cost::check_device(device));
-  RLX_ASSIGN(Impl impl, cost::measure_cpu(progress));
+  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
+  RLX_ASSIGN(Impl impl, cost::measure_cpu(cost::preset_for(codegen::host_cpu(), target), progress));
   return Calibration(std::make_shared<const Impl>(std::move(impl)));
 }
 

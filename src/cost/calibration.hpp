@@ -35,8 +35,11 @@ Result<DeviceIdentity> cpu_identity();
 /// that fits `target`, else the preset of the processor's family. Measures nothing.
 MachineModel model_for(const codegen::Target& target);
 
-/// Measures the figures with generated kernels. Errors: not_available where code cannot be made.
-Result<Calibration::Impl> measure_cpu(const CalibrationProgress& progress);
+/// Measures the figures with generated kernels; `preset`: those that are not measured, and how long
+/// an op about takes. The machine may be slower or faster than that. Errors: not_available where
+/// code cannot be made.
+Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
+                                      const CalibrationProgress& progress);
 
 }  // namespace cost
 }  // namespace rlx

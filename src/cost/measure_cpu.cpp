@@ -143,7 +143,16 @@ OpCounts counts_of(ScalarOp op, const MachineModel& preset) {
   return preset.op(op) > long_series * preset.cycle ? OpCounts{1, 3} : OpCounts{4, 12};
 }
 
+/// The ops that have kernels of their own here.
+using MeasuredOps = std::map<ScalarOp, OpCounts>;
+
 std::string op_name(ScalarOp op, int count) { return fmt::format("{} {}", name_of(op), count); }
+
+/// Takes as long as an addition on every machine, and is measured as one.
+bool is_simple(ScalarOp op) {
+  return op == ScalarOp::bitcast || op == ScalarOp::bit_not ||
+         (op >= ScalarOp::bit_and && op <= ScalarOp::shift_right);
+}
 
 /// Bytes of the working sets that stand for the levels.
 std::array<std::int64_t, level_count> level_bytes(const MachineModel& model) {
@@ -151,21 +160,19 @@ std::array<std::int64_t, level_count> level_bytes(const MachineModel& model) {
           std::max<std::int64_t>(model.cache_bytes[2] * 4, 96 << 20)};
 }
 
-void add_kernels(Measurer& measurer, const MachineModel& model) {
+MeasuredOps add_kernels(Measurer& measurer, const MachineModel& preset) {
+  MeasuredOps ops;
   for (std::size_t i = 0; i < scalar_op_count; ++i) {
     const auto op = static_cast<ScalarOp>(i);
-    if (model.op(op) <= 0 || op == ScalarOp::domain_index) continue;
-    if (op == ScalarOp::bitcast || (op >= ScalarOp::bit_and && op <= ScalarOp::shift_right) ||
-        op == ScalarOp::bit_not)
-      continue;
-    const OpCounts counts = counts_of(op, model);
+    if (preset.op(op) <= 0 || op == ScalarOp::domain_index || is_simple(op)) continue;
+    const OpCounts counts = ops[op] = counts_of(op, preset);
     for (const int count : {counts.fewer, counts.more})
       measurer.add(op_name(op, count), op_kernel(op, count, op_elements));
   }
   for (const GemmCase& gemm : gemm_cases)
     measurer.add(name_of_gemm(gemm),
                  gemm_kernel(gemm.m, gemm.n, gemm.k, gemm.dtype, measurer.target()));
-  const auto levels = level_bytes(model);
+  const auto levels = level_bytes(preset);
   for (std::size_t level = 0; level < level_count; ++level) {
     const std::int64_t elements = levels[level] / 4;
     measurer.add(fmt::format("read {}", level), read_kernel(elements / 2048, 2048));
@@ -175,13 +182,13 @@ void add_kernels(Measurer& measurer, const MachineModel& model) {
   measurer.add("long rows f32", rows_kernel(8, 512, f32));
   measurer.add("long rows bf16", rows_kernel(8, 512, bf16));
   measurer.add("gather", gather_kernel(gathered_elements));
+  return ops;
 }
 
-void measure_ops(Measurer& measurer, MachineModel& model) {
-  const MachineModel preset = model;
+void measure_ops(Measurer& measurer, const MeasuredOps& ops, MachineModel& model) {
   const double registers = static_cast<double>(op_elements) * 4 / model.machine.vector_bytes;
   const auto one = [&](ScalarOp op) {
-    const OpCounts counts = counts_of(op, preset);
+    const OpCounts counts = ops.at(op);
     const double longer = measurer.ns_of(op_name(op, counts.more), 3);
     const double shorter = measurer.ns_of(op_name(op, counts.fewer), 3);
     return std::max((longer - shorter) / (counts.more - counts.fewer) / registers, 0.0);
@@ -191,13 +198,11 @@ void measure_ops(Measurer& measurer, MachineModel& model) {
   const double add = std::max(three_adds / 3, 1e-3);
   for (std::size_t i = 0; i < scalar_op_count; ++i) {
     const auto op = static_cast<ScalarOp>(i);
-    if (model.op_ns[i] <= 0 || op == ScalarOp::domain_index) continue;
-    const bool simple = op == ScalarOp::bitcast || op == ScalarOp::bit_not ||
-                        (op >= ScalarOp::bit_and && op <= ScalarOp::shift_right);
-    if (simple || op == ScalarOp::add) {
-      model.op_ns[i] = add;
+    if (is_simple(op) || op == ScalarOp::add) {
+      if (model.op_ns[i] > 0) model.op_ns[i] = add;
       continue;
     }
+    if (!ops.contains(op)) continue;
     double ns = one(op) - 2 * add;
     if (op == ScalarOp::cast) ns /= 2;  // there and back
     const bool tests = op >= ScalarOp::equal && op <= ScalarOp::greater_equal;
@@ -293,7 +298,8 @@ std::string now_text() {
 
 }  // namespace
 
-Result<Calibration::Impl> measure_cpu(const CalibrationProgress& progress) {
+Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
+                                      const CalibrationProgress& progress) {
   const auto tell = [&](std::string_view what, double done) {
     if (progress) progress(what, done);
   };
@@ -301,17 +307,17 @@ Result<Calibration::Impl> measure_cpu(const CalibrationProgress& progress) {
   RLX_ASSIGN(const codegen::CodeGenerator* const generator,
              codegen::GeneratorSource::find().open());
   Calibration::Impl impl;
-  impl.model = preset_for(codegen::host_cpu(), target);
+  impl.model = preset;
   impl.generator = generator->version();
   impl.threads = default_thread_count();
   Measurer measurer(target);
   tell("making kernels", 0);
-  add_kernels(measurer, impl.model);
+  const MeasuredOps ops = add_kernels(measurer, preset);
   RLX_TRY(measurer.make());
   tell("matmuls", 0.3);
   measure_gemms(measurer, impl);
   tell("operations", 0.45);
-  measure_ops(measurer, impl.model);
+  measure_ops(measurer, ops, impl.model);
   tell("calls", 0.7);
   measure_overheads(measurer, impl.model);
   tell("threads", 0.75);

@@ -43,7 +43,8 @@ class CacheHome {
   std::string before_;
 };
 
-/// A calibration whose figures are the preset's: no test measures.
+/// A calibration whose figures are the preset's: only what a test of measuring itself needs is
+/// measured.
 Calibration sample() {
   auto impl = std::make_shared<Calibration::Impl>();
   const auto target = codegen::host_target().value();
@@ -162,6 +163,19 @@ TEST(Calibration, AFolderThatCannotBeWrittenIsAnErrorValue) {
   EXPECT_FALSE(sample().save().ok());
   EXPECT_FALSE(Calibration::load().ok());
   setenv("RLX_CACHE_DIR", home.path().c_str(), 1);
+}
+
+TEST(Calibration, AMachineMayBeSlowerOrFasterThanItsPreset) {
+  for (const double factor : {0.6, 1.6}) {
+    cost::MachineModel preset = sample().impl().model;
+    preset.cycle *= factor;
+    for (double& ns : preset.op_ns) ns *= factor;
+    const auto measured = cost::measure_cpu(preset, {});
+    ASSERT_TRUE(measured.ok()) << factor << ": " << measured.error().message;
+    EXPECT_TRUE(measured->model.calibrated);
+    for (const ScalarOp op : {ScalarOp::add, ScalarOp::exp, ScalarOp::log2, ScalarOp::atan2})
+      EXPECT_GT(measured->model.op(op), 0) << name_of(op);
+  }
 }
 
 TEST(Calibration, ADeviceThatIsNotThereIsNotMeasured) {
