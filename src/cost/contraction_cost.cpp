@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "cost/kernel_work.hpp"
-#include "cost/overlap.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -250,7 +249,7 @@ class ContractionCost {
         const std::int64_t stride = access.strides.back();
         const bool alone = std::abs(stride) > 1 || !access.indirect.empty();
         loads += alone ? plan_.lanes : 1;
-        if (alone) alu += model_.gather_lane_ns * plan_.lanes;
+        if (alone) alu += model_.lone_lane_ns() * plan_.lanes;
         for (const loop::Guard& guard : access.guards)
           alu += (guard.coefficients.back() != 0 ? 2.5 * overlap_.guard : 1) * model_.cycle;
         if (narrow(buffers_[static_cast<std::size_t>(access.buffer)].dtype))
@@ -262,7 +261,7 @@ class ContractionCost {
     for (const loop::Store& store : contraction_.stores) {
       const bool alone = std::abs(store.access.strides.back()) > 1;
       stores += alone ? plan_.lanes : 1;
-      if (alone) alu += model_.gather_lane_ns * plan_.lanes;
+      if (alone) alu += model_.lone_lane_ns() * plan_.lanes;
       if (narrow(buffers_[static_cast<std::size_t>(store.access.buffer)].dtype))
         alu += model_.narrow_ns;
     }
@@ -347,7 +346,7 @@ class ContractionCost {
     const double times = d(plan_.batches) * (again ? d(plan_.row_groups) : 1);
     const bool contiguous = contraction_.b_n_stride == 1 || contraction_.b_packed;
     const double per_vector =
-        contiguous ? 2 * model_.cycle : model_.gather_lane_ns * plan_.lanes / 2;
+        contiguous ? 2 * model_.cycle : model_.lone_lane_ns() * plan_.lanes / 2;
     work.compute += times * elements / plan_.lanes * per_vector;
   }
 
@@ -380,7 +379,7 @@ class ContractionCost {
   const codegen::ChainPlan* const chain_;  ///< of the chain that it is a stage of, or null
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
-  const Overlap overlap_ = overlap_of(model_);
+  const Overlap& overlap_ = model_.overlap;
   const DType a_dtype_, b_dtype_;
   const codegen::ContractionPlan plan_;
 };

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "cost/kernel_work.hpp"
-#include "cost/overlap.hpp"
 #include "cost/touched.hpp"
 
 namespace rlx::cost {
@@ -176,7 +175,7 @@ MachineModel with_caches_of_team(const MachineModel& model, int workers) {
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model) {
   KernelWork work;
-  work.power = overlap_of(model).power;
+  work.power = model.overlap.power;
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
     add_nest(work, *nest, kernel.buffers, model, false);
     add_traffic(work, kernel, residencies, model);
@@ -244,7 +243,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
   // The worker with the most items.
   const double share = std::ceil(items / workers) / items;
-  const Overlap overlap = overlap_of(model);
+  const Overlap& overlap = model.overlap;
   KernelTime time;
   time.compute = work.compute * share + work.copied;
   time.overhead = model.kernel + overlap.call * model.cycle + work.overhead * share +
@@ -252,7 +251,8 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   double streamed = 0, alone = 0;
   // The instructions that read and write L1 have been counted.
   for (std::size_t level = 1; level < level_count; ++level) {
-    double read = model.read[level], write = model.write[level];
+    double read = model.read[level] * overlap.reads[level];
+    double write = model.write[level] * overlap.writes[level];
     if (workers > 1) {
       // What all cores share gives each of them less.
       const double all = level == 3 ? model.memory_all : level == 2 ? model.l3_all : 0;

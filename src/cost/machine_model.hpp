@@ -9,21 +9,20 @@
 
 #include "codegen/host_target.hpp"
 #include "codegen/machine.hpp"
+#include "cost/level.hpp"
+#include "cost/overlap.hpp"
 #include "graph/scalar.hpp"
 
 namespace rlx::cost {
 
 inline constexpr std::size_t scalar_op_count = static_cast<std::size_t>(ScalarOp::reduce) + 1;
 
-/// Where data lies before a kernel reads it.
-enum class Level : std::uint8_t { l1, l2, l3, memory };
-inline constexpr std::size_t level_count = 4;
-
 /// All times in ns, bandwidths in bytes/ns (= GB/s), of one core unless said otherwise.
 struct MachineModel {
   std::string family;       ///< "AMD Zen 5, avx512"
   bool calibrated = false;  ///< measured on this machine
   codegen::Machine machine;
+  Overlap overlap;  ///< of the family, calibrated or not
 
   double cycle = 0.25;         ///< of sustained vector work
   double fma_per_cycle = 2;    ///< multiply-adds of whole registers
@@ -66,6 +65,8 @@ struct MachineModel {
   double run = 30;            ///< a run of a program
   double page_fault = 250;    ///< first touch of 4 KiB
 
+  /// An element that lies alone, beside others of a kernel.
+  double lone_lane_ns() const { return gather_lane_ns * overlap.gather; }
   double op(ScalarOp op) const { return op_ns[static_cast<std::size_t>(op)]; }
 };
 

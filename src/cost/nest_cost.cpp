@@ -92,7 +92,7 @@ class NestCost : public NestLines {
           static_cast<double>(stride) * registers_of(dtype) * (1 - masked) + plan_.lanes * masked;
       body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared *
                   (1 - masked);
-      body.alu += model_.gather_lane_ns * plan_.lanes * masked * shared;
+      body.alu += model_.lone_lane_ns() * plan_.lanes * masked * shared;
     } else if (store && overlap_.store_lane > 0 && (lanes_differ || std::abs(stride) > 1)) {
       // A store of one lane goes through in one step.
       body.alu += overlap_.store_lane * model_.cycle * plan_.lanes * shared;
@@ -102,7 +102,7 @@ class NestCost : public NestLines {
                                  ? 0
                                  : crowded_lane_ns * crowded_share(access, dtype);
       body.alu +=
-          (model_.gather_lane_ns + far_page_ns(access, dtype) + crowded) * plan_.lanes * shared;
+          (model_.lone_lane_ns() + far_page_ns(access, dtype) + crowded) * plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
       accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1

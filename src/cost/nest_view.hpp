@@ -6,7 +6,6 @@
 
 #include "codegen/llvm/nest_plan.hpp"
 #include "cost/kernel_work.hpp"
-#include "cost/overlap.hpp"
 
 namespace rlx::cost {
 
@@ -35,7 +34,7 @@ struct Body {
     const double store_ns = stores / model.stores_per_cycle * model.cycle;
     const double most = longest(model);
     const double others = alu + divider + other + load_ns + store_ns - most;
-    return most + overlap_of(model).beside_busiest * others;
+    return most + model.overlap.beside_busiest * others;
   }
 };
 
@@ -75,7 +74,7 @@ class NestView {
   const loop::Nest& nest_;
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
-  const Overlap overlap_ = overlap_of(model_);
+  const Overlap& overlap_ = model_.overlap;
 };
 
 /// Work of a nest whose sums over a window stay in registers; false if it is no such nest.

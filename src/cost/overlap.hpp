@@ -3,13 +3,19 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
-#include "cost/machine_model.hpp"
+#include "cost/level.hpp"
 
 namespace rlx::cost {
 
 /// As fitted on Zen 5, unless said otherwise.
 struct Overlap {
+  /// Times of a lone stream's rate at which kernels read and write each level: more, where their
+  /// instructions hide a part of it; less, where streams stand in each other's way.
+  std::array<double, level_count> reads{1, 1, 1, 1}, writes{1, 1, 1, 1};
+  /// Of the time of an element that lies alone, the part that shows beside others.
+  double gather = 1;
   /// Of what the other units do beside the busiest one, the part that shows.
   double beside_busiest = 0.1;
   /// Additions' times for one more element in a maximum that keeps NaN.
@@ -77,58 +83,5 @@ struct Overlap {
   /// Rows of a turned tile that a set of L1 holds, and cycles of a store where it holds no more.
   double turned_ways = 12, crowded_store = 6;
 };
-
-/// Cores that take a register in two steps wait for their units, less for anything else: fitted on
-/// Zen 4 with AVX-512.
-inline Overlap overlap_of(const MachineModel& model) {
-  // Sixteen registers and no masks: fitted on Zen 2 with AVX2.
-  if (model.machine.registers <= 16)
-    return {.beside_busiest = 0.2,
-            .max_steps = 2,
-            .window = 1.2,
-            .far_beside = 0.55,
-            .vector_start = 0.35,
-            .fetched = 0.4,
-            .taken = 0.7,
-            .power = 2,
-            .row_starts = 0.4,
-            .call = 28,
-            .load_across = 1.0,
-            .store_across = 1.3,
-            .across_bytes = 32,
-            .guard = 9,
-            .tap_guard = 3,
-            .looped_guard = 9,
-            .known_guard = 0.5,
-            .clipped_guard = 0,
-            .index = 35,
-            .jump = 2.1,
-            .block_step = 1.04,
-            .block_end = 1.0,
-            .block_ahead = 400,
-            .again_from_l3 = 1.5,
-            .share_of_exp = 1.1,
-            .spills = 1.2,
-            .live_results = 0.3,
-            .streams = 12,
-            .further_line = {0, 0.03, 0.36, 1.8},
-            .lone_line = {0, 0.05, 0.6, 3},
-            .turned_line = {0, 0.27, 0.8, 0.8},
-            .turned_ways = 7,
-            .crowded_store = 1.5};
-  if (!model.machine.masks) return {.share_of_exp = 0.9};
-  if (model.loads_per_cycle > 1) return {};
-  return {.beside_busiest = 0,
-          .max_steps = 1.9,
-          .window = 0.9,
-          .far_beside = 0.8,
-          .vector_start = 0.1,
-          .fetched = 0.4,
-          .taken = 0.7,
-          .store_lane = 1.5,
-          .streams = 12,
-          .further_line = {0, 0, 0.3, 2.6},
-          .crowded_line = 0.8};
-}
 
 }  // namespace rlx::cost

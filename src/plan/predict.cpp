@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "cost/overlap.hpp"
 #include "cost/touched.hpp"
 
 namespace rlx::plan {
@@ -198,7 +197,7 @@ class Predictor {
 
   /// What it costs that data lies in the other workers' caches.
   double crossing_ns(const Crossing& crossing, int threads) const {
-    const cost::Overlap overlap = cost::overlap_of(model_);
+    const cost::Overlap& overlap = model_.overlap;
     const double bytes = overlap.fetched * crossing.read + overlap.taken * crossing.written;
     return bytes / (threads * model_.other_core);
   }

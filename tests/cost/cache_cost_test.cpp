@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "cost/measure_kernels.hpp"
-#include "cost/overlap.hpp"
 #include "cost/presets.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
@@ -300,8 +299,8 @@ TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
   EXPECT_GT(zen4.op(ScalarOp::add), 1.9 * zen5.op(ScalarOp::add));
   EXPECT_LT(zen4.op(ScalarOp::exp), 1.6 * zen5.op(ScalarOp::exp));
   EXPECT_LT(zen4.read[1], 0.6 * zen5.read[1]);
-  EXPECT_LT(cost::overlap_of(zen4).beside_busiest, cost::overlap_of(zen5).beside_busiest);
-  EXPECT_EQ(cost::overlap_of(zen5).max_steps, cost::Overlap().max_steps);
+  EXPECT_LT(zen4.overlap.beside_busiest, zen5.overlap.beside_busiest);
+  EXPECT_EQ(zen5.overlap.max_steps, cost::Overlap().max_steps);
 }
 
 }  // namespace
