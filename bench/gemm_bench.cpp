@@ -32,7 +32,7 @@ loop::Nest layer_norm(const GemmShape& shape) {
   return nest;
 }
 
-/// y = gelu(sum + bias) = z * (0.5 + 0.5 * erf(z / sqrt 2)), or the sum alone.
+/// y = gelu(sum + bias) = 0.5 * z * (1 + erf(z / sqrt 2)), or the sum alone.
 loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& layout) {
   loop::Contraction c;
   c.m_extents = {shape.m};
@@ -54,11 +54,12 @@ loop::Kernel gemm_kernel(const GemmShape& shape, const codegen::PackedLayout& la
     c.nodes.push_back({.op = ScalarOp::constant, .value = 0.70710678118654752});
     c.nodes.push_back({.op = ScalarOp::mul, .a = 2, .b = 3});
     c.nodes.push_back({.op = ScalarOp::erf, .a = 4});
+    c.nodes.push_back({.op = ScalarOp::constant, .value = 1});
+    c.nodes.push_back({.op = ScalarOp::add, .a = 5, .b = 6});
     c.nodes.push_back({.op = ScalarOp::constant, .value = 0.5});
-    c.nodes.push_back({.op = ScalarOp::mul, .a = 5, .b = 6});
-    c.nodes.push_back({.op = ScalarOp::add, .a = 7, .b = 6});
     c.nodes.push_back({.op = ScalarOp::mul, .a = 2, .b = 8});
-    result = 9;
+    c.nodes.push_back({.op = ScalarOp::mul, .a = 9, .b = 7});
+    result = 10;
   }
   if (shape.behind == Behind::norm) {
     c.accesses.push_back({3, 0, {0, 1}, {}, {}, 0});

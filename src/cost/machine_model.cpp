@@ -22,7 +22,7 @@ constexpr OpCycles op_cycles[] = {
     {ScalarOp::div, 2, 4, 3.4, 2},         {ScalarOp::reciprocal, 2, 4, 3.4, 2},
     {ScalarOp::sqrt, 3.6, 8, 5.4, 4},      {ScalarOp::rsqrt, 7, 14, 9, 7},
     {ScalarOp::min, 0.5, 1.25, 0.75, 0.5}, {ScalarOp::max, 0.5, 1.25, 0.75, 0.5},
-    {ScalarOp::exp2, 5.5, 7.9, 11.5, 8.2}, {ScalarOp::exp, 8, 10.6, 14.4, 9.7},
+    {ScalarOp::exp2, 5.5, 7.9, 11.5, 8.2}, {ScalarOp::exp, 8, 9.7, 14.4, 9.7},
     {ScalarOp::expm1, 11, 15, 17.2, 11.5}, {ScalarOp::sin, 13, 25, 18.7, 16.5},
     {ScalarOp::tanh, 15, 23, 25, 18},      {ScalarOp::log, 16, 22, 24, 17},
     {ScalarOp::cos, 16, 22, 19, 16.5},     {ScalarOp::erf, 17, 26, 30, 24.5},

@@ -2,6 +2,9 @@
 // computed, so that neither waits for the other.
 #include "codegen/llvm/attention_softmax.hpp"
 
+#include <bit>
+#include <cmath>
+
 #include "codegen/llvm/real_math.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -23,19 +26,31 @@ Reals small_powers(const Reals& rests) {
   return powers;
 }
 
-/// 2^t for t at most 0; nothing below 2^-125.
-Real scaled_power(Real t) {
-  // AVX-512 rounds and scales in an instruction each.
-  const Real n{t.emitter, t.builder().CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, t.value)};
-  const Real power = scale(small_powers({t - n})[0], Rounded{n, nullptr});
-  return select(t < -125.0, 0.0, power);
+/// 2^t for t at most 0, within 2e-7; nothing, or next to it, below 2^-125. Powers of steps of 1/32
+/// are looked up, without what their number adds to the exponent and the fraction.
+Real stepped_power(Real t) {
+  static const Lookup powers = [] {
+    Lookup lookup;
+    for (std::uint32_t step = 0; step < lookup.size(); ++step) {
+      const float power = std::exp2(static_cast<float>(step) / static_cast<float>(lookup.size()));
+      lookup[step] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) - (step << 18));
+    }
+    return lookup;
+  }();
+  constexpr double rounder = 0x1.8p18, least = -127;  // the sum's least bit counts steps
+  const Real limited = at_least(t, least);
+  const Real shifted = limited + rounder;
+  const Real r = limited - (shifted - rounder);
+  auto& b = t.builder();
+  const Real step = looked_up(powers, t, shifted.bits());
+  const Real power = t.from_bits(b.CreateAdd(step.bits(), b.CreateShl(shifted.bits(), 18)));
+  return fma(power, r * polynomial(r, {0.693157342, 0.240228718}), power);
 }
 
 /// 2^t of each for t at most 0; nothing, or next to it, below 2^-125.
 Reals powers_of_two(Reals exponents) {
-  const Real& one = exponents[0];
-  if (one.emitter->machine.masks && lanes_of(one.value) * element_bytes == 64) {
-    for (Real& t : exponents) t = scaled_power(t);
+  if (has_lookups(exponents[0])) {
+    for (Real& t : exponents) t = stepped_power(t);
     return exponents;
   }
   // The sum's low bits are the whole number, which is added to the exponent of p. That of

@@ -28,6 +28,20 @@ int cost_of(const ScalarNode& node) {
 
 bool is_series(const ScalarNode& node) { return cost_of(node) >= cost_of({.op = ScalarOp::exp}); }
 
+ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> nodes) {
+  if (node.op != ScalarOp::add || node.dtype != DType::f32) return -1;
+  for (const auto& [one, other] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
+    const ScalarNode &constant = nodes[static_cast<std::size_t>(one)],
+                     &curve = nodes[static_cast<std::size_t>(other)];
+    const bool is_curve =
+        curve.op == ScalarOp::erf || curve.op == ScalarOp::tanh || curve.op == ScalarOp::exp;
+    if (constant.op == ScalarOp::constant && constant.value == 1 && is_curve &&
+        curve.dtype == DType::f32)
+      return other;
+  }
+  return -1;
+}
+
 std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores) {
   std::vector<bool> needed(nest.nodes.size());
   auto need = [&](ScalarId node) {

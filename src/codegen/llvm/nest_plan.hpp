@@ -79,6 +79,10 @@ int cost_of(const ScalarNode& node);
 /// Whether it is computed by a series of dependent operations (exp, tanh, ...).
 bool is_series(const ScalarNode& node);
 
+/// The curve x of a node 1 + x in f32 that code makes in one go, of an erf, a tanh or an exp; or
+/// -1.
+ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> nodes);
+
 /// Series that these stores need, in order.
 std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores);
 

@@ -3,6 +3,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include "codegen/llvm/nest_plan.hpp"
 #include "codegen/llvm/scalar_values.hpp"
 #include "codegen/llvm/vector_math.hpp"
 
@@ -163,17 +164,14 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
 }
 
 llvm::Value* PointExpression::one_plus_curve(const ScalarNode& node) {
-  if (node.op != ScalarOp::add || node.dtype != DType::f32 || !emitter_.machine.fma) return nullptr;
-  for (const auto& [one, other] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
-    const ScalarNode& curve = nodes_[other];
-    const bool matches = nodes_[one].op == ScalarOp::constant && nodes_[one].value == 1 &&
-                         curve.dtype == DType::f32 && !values_[other];
-    if (!matches) continue;
-    if (curve.op == ScalarOp::erf) return emit_one_plus_erf(emitter_, value(curve.a));
-    if (curve.op == ScalarOp::tanh) return emit_one_plus_tanh(emitter_, value(curve.a));
-    if (curve.op == ScalarOp::exp) return emit_one_plus_exp(emitter_, value(curve.a));
+  const ScalarId known = emitter_.machine.fma ? curve_beside_one(node, nodes_) : -1;
+  if (known < 0 || values_[known]) return nullptr;
+  const ScalarNode& curve = nodes_[known];
+  switch (curve.op) {
+    case ScalarOp::erf: return emit_one_plus_erf(emitter_, value(curve.a));
+    case ScalarOp::tanh: return emit_one_plus_tanh(emitter_, value(curve.a));
+    default: return emit_one_plus_exp(emitter_, value(curve.a));
   }
-  return nullptr;
 }
 
 llvm::Value* PointExpression::value(ScalarId id) {

@@ -5,6 +5,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include <array>
 #include <initializer_list>
 #include <limits>
 
@@ -130,6 +131,20 @@ Rounded nearest(Real x, double factor = 1);
 /// x * 2^n for whole n of at most twice the exponent range; rounds once.
 Real scale(Real x, llvm::Value* n);
 Real scale(Real x, const Rounded& n);
+
+/// Floats of which one instruction of AVX-512 picks one for each lane of `words`, by its low five
+/// bits; `like` has the lanes, too.
+using Lookup = std::array<float, 32>;
+Real looked_up(const Lookup& numbers, Real like, llvm::Value* words);
+inline bool has_lookups(Real x) { return x.emitter->machine.masks && !x.is_double(); }
+
+/// n of x * factor = n + r, |r| <= 1/64, in steps of 1/32 (for less than 2^17), with its floor as
+/// words; and 2^(n - floor(n)), looked up.
+struct Stepped {
+  Rounded n;
+  Real power;
+};
+Stepped nearest_step(Real x, double factor = 1);
 
 /// x = mantissa * 2^exponent with mantissa in [sqrt(1/2), sqrt(2)), for positive finite x.
 struct Split {

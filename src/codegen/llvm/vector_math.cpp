@@ -3,6 +3,7 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -40,7 +41,7 @@ Real scale(Real x, llvm::Value* n) {
 }
 
 /// AVX-512 has an instruction for whole registers, of which the value may have several; its results
-/// are the same.
+/// are the same. It takes the floor of n, which may have a fraction.
 Real scale(Real x, const Rounded& n) {
   const unsigned lanes = x.is_double() ? 8 : 16, all_lanes = lanes_of(x.value);
   if (!x.emitter->machine.masks || all_lanes % lanes != 0) return scale(x, n.integer);
@@ -58,6 +59,51 @@ Real scale(Real x, const Rounded& n) {
     scaled = b.CreateInsertVector(scaled->getType(), scaled, part, b.getInt64(first));
   }
   return {x.emitter, scaled};
+}
+
+Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
+  constexpr unsigned lanes = 16;
+  auto& b = like.builder();
+  const auto half = [&](std::size_t first) {
+    return llvm::ConstantDataVector::get(b.getContext(),
+                                         llvm::ArrayRef(numbers).slice(first, lanes));
+  };
+  const auto picked = [&](llvm::Value* index) {
+    return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
+                             {half(0), index, half(lanes)});
+  };
+  const unsigned all = lanes_of(words);
+  if (all == 1)
+    return {like.emitter,
+            b.CreateExtractElement(picked(splat(*like.emitter, words, lanes)), std::uint64_t{0})};
+  // Lanes from `first` on; the last one again where there are no more.
+  const auto part = [&](llvm::Value* value, unsigned first, unsigned count) {
+    std::vector<int> from;
+    for (unsigned lane = first; lane < first + count; ++lane)
+      from.push_back(static_cast<int>(std::min(lane, lanes_of(value) - 1)));
+    return b.CreateShuffleVector(value, from);
+  };
+  if (all < lanes) return {like.emitter, part(picked(part(words, 0, lanes)), 0, all)};
+  llvm::Value* result = llvm::PoisonValue::get(like.value->getType());
+  for (unsigned first = 0; first < all; first += lanes)
+    result = b.CreateInsertVector(result->getType(), result, picked(part(words, first, lanes)),
+                                  b.getInt64(first));
+  return {like.emitter, result};
+}
+
+Stepped nearest_step(Real x, double factor) {
+  static const Lookup powers = [] {
+    Lookup lookup;
+    for (std::size_t i = 0; i < lookup.size(); ++i)
+      lookup[i] = std::exp2(static_cast<float>(i) / static_cast<float>(lookup.size()));
+    return lookup;
+  }();
+  // The least bit of the sum counts one step.
+  const Real rounder = x.of(0x1.8p18);
+  const Real shifted = factor == 1 ? x + rounder : fma(x, factor, rounder);
+  auto& b = x.builder();
+  llvm::Value* whole = b.CreateAShr(b.CreateSub(shifted.bits(), rounder.bits()), 5);
+  return {{shifted - rounder, whole}, looked_up(powers, x, shifted.bits())};
 }
 
 Split split(Real x) {

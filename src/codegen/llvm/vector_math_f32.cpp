@@ -1,5 +1,9 @@
 // Elementary functions in float. Polynomials are minimax fits (Remez) of the stated function on the
 // stated interval; functions that are seldom hot go through double.
+#include <array>
+#include <cmath>
+#include <numbers>
+
 #include "codegen/llvm/real_math.hpp"
 
 namespace rlx::codegen {
@@ -28,7 +32,17 @@ Real exp_tail(Real r) {
 /// e^r - 1.
 Real expm1_of_rest(Real r) { return fma(r * r, exp_tail(r), r); }
 
+/// e^x = 2^n e^r for n in steps of 1/32, whose powers are looked up; e^r = 1 + r p(r) on [-ln2/64,
+/// ln2/64].
+Real exp_by_steps(Real x, std::initializer_list<double> p) {
+  const Real limited = at_least(at_most(x, 89), -104);
+  const Stepped s = nearest_step(limited, log2_e);
+  const Real r = fma(-s.n.real, ln2_low, fma(-s.n.real, ln2_high, limited));
+  return scale(fma(s.power, r * polynomial(r, p), s.power), s.n);
+}
+
 Real exp(Real x) {
+  if (has_lookups(x)) return exp_by_steps(x, {1.0, 0.500004049, 0.166668049});
   const Halved h = take_ln2(at_least(at_most(x, 89), -104));
   return scale(expm1_of_rest(h.rest) + 1.0, h.n);
 }
@@ -36,7 +50,7 @@ Real exp(Real x) {
 /// 1 + e^x = 1 + 2^(n-1) (2 e^r): what is too small for a normal power of two is lost beside 1, and
 /// only the sum becomes infinite. Beside it one term less does, within 1e-7.
 Real one_plus_exp(Real x) {
-  if (x.emitter->machine.masks) return exp(x) + 1.0;
+  if (has_lookups(x)) return exp_by_steps(x, {1.00001466, 0.500004601}) + 1.0;
   // The low bits of the rounded sum are n - 1 as an exponent.
   constexpr double rounder = 0x1.8p23 + 126;
   const Real limited = at_least(at_most(x, 89), -86);
@@ -52,6 +66,12 @@ Real one_plus_exp(Real x) {
 /// 2^x = 2^n 2^r, 2^r = 1 + r p(r) on [-1/2, 1/2].
 Real exp2(Real x) {
   const Real limited = at_least(at_most(x, 129), -151);
+  if (has_lookups(x)) {
+    const Stepped s = nearest_step(limited);
+    const Real r = limited - s.n.real;
+    const Real tail = r * polynomial(r, {0.693147181, 0.240228452, 0.055504569});
+    return scale(fma(s.power, tail, s.power), s.n);
+  }
   const Rounded n = nearest(limited);
   const Real r = limited - n.real;
   const Real p = polynomial(
@@ -186,11 +206,51 @@ Real sine(Real x, int shift) {
   return shift == 0 ? select(x == 0.0, x, signed_result) : signed_result;
 }
 
+/// Coefficients of 1 + erf(n / 4 + r), |r| <= 1/8, by their power of r and the low bits of n from
+/// -16 to 15: the polynomial of r through five points of Chebyshev's.
+std::array<Lookup, 5> pieces_of_one_plus_erf() {
+  std::array<Lookup, 5> pieces;
+  for (int n = -16; n < 16; ++n) {
+    // Newton's divided differences, then the sum of powers.
+    std::array<double, 5> points, differences, sum{};
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      points[i] = 0.125 * std::cos((2.0 * static_cast<double>(i) + 1) * std::numbers::pi / 10);
+      differences[i] = std::erfc(-n / 4.0 - points[i]);
+    }
+    for (std::size_t k = 1; k < points.size(); ++k) {
+      for (std::size_t i = points.size() - 1; i >= k; --i)
+        differences[i] = (differences[i] - differences[i - 1]) / (points[i] - points[i - k]);
+    }
+    for (std::size_t i = points.size(); i-- > 0;) {
+      for (std::size_t k = points.size() - 1; k > 0; --k) sum[k] = sum[k - 1] - points[i] * sum[k];
+      sum[0] = differences[i] - points[i] * sum[0];
+    }
+    for (std::size_t k = 0; k < sum.size(); ++k)
+      pieces[k][static_cast<std::size_t>(n & 31)] = static_cast<float>(sum[k]);
+  }
+  // What is never reached is nothing.
+  pieces[0][16] = 0;
+  return pieces;
+}
+
+Real one_plus_erf_by_pieces(Real x) {
+  static const std::array<Lookup, 5> pieces = pieces_of_one_plus_erf();
+  const Real limited = at_least(at_most(x, 3.874), -4);
+  constexpr double rounder = 0x1.8p21;  // the least bit of the sum counts quarters
+  const Real shifted = limited + rounder;
+  const Real r = limited - (shifted - rounder);
+  Real sum = looked_up(pieces.back(), x, shifted.bits());
+  for (std::size_t k = pieces.size() - 1; k-- > 0;)
+    sum = fma(sum, r, looked_up(pieces[k], x, shifted.bits()));
+  return sum;
+}
+
 }  // namespace
 
 /// Next to 1 the absolute error counts, so one quotient serves all of erf: x p(x^2) / q(x^2) up to
-/// 3.95, where it is 1 exactly.
+/// 3.95, where it is 1 exactly; or polynomials that are looked up.
 llvm::Value* emit_one_plus_erf(Emitter& emitter, llvm::Value* value) {
+  if (const Real any{&emitter, value}; has_lookups(any)) return one_plus_erf_by_pieces(any).value;
   const Real x = at_least(at_most({&emitter, value}, 3.95), -3.95);
   const Real square = x * x;
   const Real p = polynomial(square, {1.12837815, 0.208513007, 0.0517099313, 0.00407007709,
