@@ -4,7 +4,7 @@
 usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 5] [--threads 1,2] [--generated]
                [--only PART] [--table FILE] [--again] [--realtime PRIORITY] [--fusion]
                [--alternatives N] [--seeds FIRST-LAST]
-               [--markdown FILE]
+               [--markdown FILE] [--programs FOLDER]
                [MODEL[:dim=n,...] ...]
 
 Predictions come from `rlx explain --json` in a process that never ran the model; measured times
@@ -18,9 +18,11 @@ the machine wait; two programs of one priority stand in each other's way. --tabl
 for each kernel and each program; with --again the measured times come from that file and only the
 predictions are made anew. --fusion measures each program with fusion off, too, and with each answer
 given to a fusion question that was refused by less than twice what it would have won (at most
---alternatives of a program). --seeds 0-39 adds random graphs.
+--alternatives of a program). --seeds 0-39 adds random graphs. --programs keeps the generated graphs
+in a folder, with a file programs.tsv that tells build/release/cost_fit what was measured.
 """
 import argparse
+import contextlib
 import csv
 import glob
 import json
@@ -39,7 +41,9 @@ FIELDS = ["program", "threads", "index", "kind", "kernel_threads", "predicted_us
 
 def call(options, verb, spec, threads, *more, environment=None):
     path, _, binding = spec.partition(":")
-    command = [options.rlx, verb, path, "--json", "--threads", str(threads), *more]
+    command = [options.rlx, verb, path, "--json", *more]
+    if threads:
+        command += ["--threads", str(threads)]
     for item in filter(None, binding.split(",")):
         command += ["--dim", item]
     case = os.path.join(os.path.dirname(path), "test_data_set_0")
@@ -211,6 +215,16 @@ def write_table(path, table):
         writer.writerows(table)
 
 
+def write_programs(options, specs, counts):
+    """Name, threads, file and dims of the inputs of every program."""
+    with open(os.path.join(options.programs, "programs.tsv"), "w", encoding="utf-8") as file:
+        for spec in specs:
+            inputs = call(options, "inspect", spec, None)["inputs"]
+            dims = ",".join(f"{i['name']}={'x'.join(map(str, i['shape']))}" for i in inputs)
+            for threads in counts:
+                print(name_of(spec), threads, spec.partition(":")[0], dims, sep="\t", file=file)
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,6 +241,7 @@ def arguments():
     parser.add_argument("--alternatives", type=int, default=8)
     parser.add_argument("--seeds", default="")
     parser.add_argument("--markdown")
+    parser.add_argument("--programs")
     parser.add_argument("models", nargs="*")
     return parser.parse_args()
 
@@ -264,8 +279,12 @@ def main():
     known = read_table(options.table) if options.again else {}
     counts = list(map(int, options.threads.split(",")))
     table, fusion, lines = [], [], []
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = options.programs or stack.enter_context(tempfile.TemporaryDirectory())
+        os.makedirs(folder, exist_ok=True)
         least, specs = measure_all(options, specs_of(options, folder), counts)
+        if options.programs:
+            write_programs(options, specs, counts)
         for spec in specs:
             for threads in counts:
                 rows = rows_of(options, spec, threads, least, known)

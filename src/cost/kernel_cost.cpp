@@ -157,7 +157,7 @@ void add_found(Residency& residency, double distance, double bytes, const Machin
   double left = distance < 0 ? 0 : 1 / (1 + late * late);
   residency.bytes[3] += distance < 0 ? 0 : bytes * (1 - left);
   for (std::size_t level = nearest; level < 3; ++level) {
-    const double room = static_cast<double>(model.cache_bytes[level]) * (level == 0 ? 0.9 : 0.72);
+    const double room = static_cast<double>(model.cache_bytes[level]) * model.overlap.room[level];
     const double kept = distance < room ? 1
                         : level == 0    ? std::max(0.0, 1 - (distance / room - 1) / 0.35)
                                         : room / distance;

@@ -13,7 +13,10 @@ double NestView::points_of(codegen::DimSet dims) const {
 
 double NestView::registers_of(DType dtype) const {
   const std::size_t bytes = is_float(dtype) && size_of(dtype) < 4 ? 4 : size_of(dtype);
-  return std::ceil(static_cast<double>(plan_.lanes * bytes) / model_.machine.vector_bytes);
+  // Where a register goes through the units in two steps, one that is filled by half takes one.
+  const double steps = model_.loads_per_cycle > 1 ? 1 : 2;
+  const double step_bytes = model_.machine.vector_bytes / steps;
+  return std::ceil(static_cast<double>(plan_.lanes * bytes) / step_bytes) / steps;
 }
 
 bool NestView::is_aligned(const loop::Access& access, DType dtype) const {

@@ -57,7 +57,7 @@ class NestView {
   double points_of(codegen::DimSet dims) const;
   bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
-  /// Registers of one vector of elements.
+  /// Registers of one vector of elements, in steps of what the units take at once.
   double registers_of(DType dtype) const;
   /// Registers that lie across two lines take longer: Overlap tells how long, and of which size.
   bool is_aligned(const loop::Access& access, DType dtype) const;

@@ -14,6 +14,9 @@ struct Overlap {
   /// Times of a lone stream's rate at which kernels read and write each level: more, where their
   /// instructions hide a part of it; less, where streams stand in each other's way.
   std::array<double, level_count> reads{1, 1, 1, 1}, writes{1, 1, 1, 1};
+  /// Of what caches of each level hold, the part that what is touched once passes through before it
+  /// pushes out what came before it.
+  std::array<double, 3> room{0.9, 0.72, 0.72};
   /// Of the time of an element that lies alone, the part that shows beside others.
   double gather = 1;
   /// Of what the other units do beside the busiest one, the part that shows.

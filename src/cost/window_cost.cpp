@@ -145,9 +145,10 @@ class WindowCost : public NestView {
     for (const ScalarNode& node : nest_.nodes) {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
       if (node.op == ScalarOp::reduce) {
-        body.alu += step_ns(node) * results;
+        const double registers = std::min(1.0, registers_of(node.dtype));
+        body.alu += step_ns(node) * results * registers;
         if (step_ns(node) == 0)
-          body.alu += (model_.op(ScalarOp::add) - model_.op(ScalarOp::mul)) * results;
+          body.alu += (model_.op(ScalarOp::add) - model_.op(ScalarOp::mul)) * results * registers;
         continue;
       }
       if (!(dims & plan_.reduced_dims())) continue;
@@ -163,7 +164,7 @@ class WindowCost : public NestView {
       }
       const bool fused = node.op == ScalarOp::mul;
       body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile.columns : 1) * wide *
-                  (fused ? 1 : registers_of(node.dtype));
+                  (fused ? std::min(1.0, registers_of(node.dtype)) : registers_of(node.dtype));
     }
     return body;
   }
@@ -187,7 +188,7 @@ class WindowCost : public NestView {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
       if ((dims & plan_.reduced_dims()) || node.op == ScalarOp::reduce) continue;
       if (node.op == ScalarOp::load) {
-        once.loads += varies(dims) ? 1 : 0.2;
+        once.loads += varies(dims) ? std::min(1.0, registers_of(node.dtype)) : 0.2;
       } else if (varies(dims)) {
         add_node(once, node, registers_of(node.dtype));
       }
