@@ -75,7 +75,8 @@ Result<plan::Plan> plan_of(Backend& backend, const std::string& file, const std:
   return program.executable->plan();
 }
 
-using Table = std::map<std::pair<std::string, int>, std::vector<std::map<std::string, std::string>>>;
+using Table =
+    std::map<std::pair<std::string, int>, std::vector<std::map<std::string, std::string>>>;
 
 Table read_table(const std::string& file) {
   std::ifstream stream(file);
@@ -88,15 +89,15 @@ Table read_table(const std::string& file) {
     if (line.ends_with('\r')) line.pop_back();
     const std::vector<std::string> fields = fields_of(line, '\t');
     std::map<std::string, std::string> row;
-    for (std::size_t i = 0; i < std::min(names.size(), fields.size()); ++i) row[names[i]] = fields[i];
+    for (std::size_t i = 0; i < std::min(names.size(), fields.size()); ++i)
+      row[names[i]] = fields[i];
     table[{row["program"], std::stoi(row["threads"])}].push_back(row);
   }
   return table;
 }
 
 /// False where the table has another plan.
-bool take_measured(Program& program,
-                   const std::vector<std::map<std::string, std::string>>& rows) {
+bool take_measured(Program& program, const std::vector<std::map<std::string, std::string>>& rows) {
   constexpr double least_us = 0.02;
   std::map<std::string, int> alike;
   program.kernels_us.assign(program.plan.steps.size(), 0);
@@ -127,15 +128,17 @@ bool take_measured(Program& program,
 /// The table once more, with what the fitted model tells.
 void write_table(const std::vector<Program>& programs, const std::string& file) {
   std::ofstream stream(file);
-  const std::vector<std::string> names{"program", "threads", "index", "kind", "kernel_threads",
-                                       "predicted_us", "measured_us", "bound", "bytes", "shape"};
+  const std::vector<std::string> names{"program",        "threads",      "index",       "kind",
+                                       "kernel_threads", "predicted_us", "measured_us", "bound",
+                                       "bytes",          "shape"};
   for (const std::string& name : names) stream << name << '\t';
   stream << '\n';
   for (const Program& program : programs) {
     for (auto row : program.rows) {
       const int index = std::stoi(row["index"]);
-      const double ns = index < 0 ? program.plan.predicted_ns
-                                  : program.plan.steps[static_cast<std::size_t>(index)].predicted_ns;
+      const double ns = index < 0
+                            ? program.plan.predicted_ns
+                            : program.plan.steps[static_cast<std::size_t>(index)].predicted_ns;
       row["predicted_us"] = std::to_string(ns * 1e-3);
       for (const std::string& name : names) stream << row[name] << '\t';
       stream << '\n';
@@ -155,7 +158,8 @@ std::vector<Figure> figures() {
     all.push_back({name, [member](MachineModel& model) -> double& { return model.*member; }});
   };
   const auto overlap = [&](const char* name, auto member) {
-    all.push_back({name, [member](MachineModel& model) -> double& { return model.overlap.*member; }});
+    all.push_back(
+        {name, [member](MachineModel& model) -> double& { return model.overlap.*member; }});
   };
   const auto levels = [&](const char* name, auto member) {
     for (std::size_t level = 1; level < cost::level_count; ++level)
@@ -168,10 +172,11 @@ std::vector<Figure> figures() {
   levels("reads", &Overlap::reads);
   levels("writes", &Overlap::writes);
   for (std::size_t level = 1; level < 3; ++level)
-    all.push_back({"room[" + std::to_string(level) + "]", [level](MachineModel& model) -> double& {
-                     return model.overlap.room[level];
-                   }});
+    all.push_back({"room[" + std::to_string(level) + "]",
+                   [level](MachineModel& model) -> double& { return model.overlap.room[level]; }});
   overlap("gather", &Overlap::gather);
+  overlap("guarded_lane", &Overlap::guarded_lane);
+  levels("far_row", &Overlap::far_row);
   overlap("beside_busiest", &Overlap::beside_busiest);
   overlap("max_steps", &Overlap::max_steps);
   overlap("window", &Overlap::window);
@@ -207,6 +212,9 @@ std::vector<Figure> figures() {
   levels("turned_line", &Overlap::turned_line);
   overlap("turned_ways", &Overlap::turned_ways);
   overlap("crowded_store", &Overlap::crowded_store);
+  all.push_back({"exp", [](MachineModel& model) -> double& {
+                   return model.op_ns[static_cast<std::size_t>(ScalarOp::exp)];
+                 }});
   add("kernel", &MachineModel::kernel);
   add("item", &MachineModel::item);
   add("loop", &MachineModel::loop);
@@ -238,13 +246,12 @@ double loss_of(std::vector<Program>& programs, const MachineModel& model) {
       plan::predict_times(program.plan, model);
       for (std::size_t step = 0; step < program.plan.steps.size(); ++step) {
         if (program.weights[step] == 0) continue;
-        const double q =
-            program.plan.steps[step].predicted_ns * 1e-3 / program.kernels_us[step];
+        const double q = program.plan.steps[step].predicted_ns * 1e-3 / program.kernels_us[step];
         kernels += program.weights[step] * std::min(std::abs(std::log(q)), 1.0);
         count += program.weights[step];
       }
-      whole += std::min(std::abs(std::log(program.plan.predicted_ns * 1e-3 / program.measured_us)),
-                        1.0);
+      whole +=
+          std::min(std::abs(std::log(program.plan.predicted_ns * 1e-3 / program.measured_us)), 1.0);
     }
   };
   std::thread other([&] { take(1); });
@@ -272,11 +279,12 @@ void report(std::vector<Program>& programs, const MachineModel& model, const cha
       if (kernels.empty()) continue;
       std::sort(kernels.begin(), kernels.end());
       std::sort(whole.begin(), whole.end());
-      std::printf("%s, %s, %d thread(s): %zu kernels, median %.1f %%, p90 %.1f %%; %zu programs, "
-                  "median %.1f %%, worst %.1f %%\n",
-                  title, held_out ? "held out" : "fitted", threads, kernels.size(),
-                  100 * kernels[kernels.size() / 2], 100 * kernels[kernels.size() * 9 / 10],
-                  whole.size(), 100 * whole[whole.size() / 2], 100 * whole.back());
+      std::printf(
+          "%s, %s, %d thread(s): %zu kernels, median %.1f %%, p90 %.1f %%; %zu programs, "
+          "median %.1f %%, worst %.1f %%\n",
+          title, held_out ? "held out" : "fitted", threads, kernels.size(),
+          100 * kernels[kernels.size() / 2], 100 * kernels[kernels.size() * 9 / 10], whole.size(),
+          100 * whole[whole.size() / 2], 100 * whole.back());
     }
   }
 }
@@ -293,7 +301,7 @@ void fit(std::vector<Program>& programs, MachineModel& model) {
         bool moved = false;
         for (int again = 0; again < 3; ++again) {
           const double old = value;
-          value = old == 0 ? 0.1 * step : old * std::exp(direction * step);
+          value = old == 0 ? step : old * std::exp(direction * step);
           const double loss = loss_of(programs, model);
           // A figure moves for more than the noise of a few kernels.
           if (loss < best - 1e-4) {

@@ -245,8 +245,8 @@ double lines_ns(const KernelWork& work, double lines,
 
 }  // namespace
 
-KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
-                   double code_line) {
+KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads, double code_line,
+                   double crossing) {
   const double items = std::max(work.items, 1.0);
   const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
   // The worker with the most items.
@@ -280,8 +280,11 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
                   lines_ns(work, work.lone_lines, overlap.lone_line) +
                   lines_ns(work, work.turned_lines, overlap.turned_line) +
-                  lines_ns(work, work.further_lines, overlap.further_line) + work.crowded) *
-                 share;
+                  lines_ns(work, work.further_lines, overlap.further_line) +
+                  lines_ns(work, work.far_rows, overlap.far_row) + work.crowded) *
+                     share +
+                 crossing;
+  alone += crossing * (1 - work.far_beside);
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +
             time.compute - beside;

@@ -56,6 +56,7 @@ struct KernelWork {
   double jumps = 0;                            ///< rows whose place only data tells
   double turned_lines = 0;                     ///< cache lines that turned tiles read and write
   double lone_lines = 0;                       ///< cache lines that do not follow each other
+  double far_rows = 0;       ///< rows that begin far from where the ones before ended
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
   double crowded = 0;        ///< ns that lines take which share too few sets of L1
   double first = 0;          ///< ns until the first bytes are there
@@ -76,9 +77,10 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
 double code_lines_of(const loop::Kernel& kernel);
 
 /// The time of that work on `threads` workers, barriers not counted. A line of the program's code
-/// is there after `code_line` ns.
+/// is there after `code_line` ns. `crossing`: ns of one worker that lines from the caches of others
+/// take, beside whatever hides memory.
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
-                   double code_line = 0);
+                   double code_line = 0, double crossing = 0);
 
 /// Barriers that an iteration of a loop costs a team beside those between its steps: before and
 /// behind them.

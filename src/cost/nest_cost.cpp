@@ -30,6 +30,7 @@ class NestCost : public NestLines {
       work.lone_lines += lone_lines(store.access, false);
     if (turning_) work.turned_lines += turned_lines();
     if (plan_.levels == 0) work.further_lines += lines_of_many_streams();
+    if (plan_.levels == 0 && !turning_) work.far_rows += far_rows();
     if (plan_.levels == 0 && !turning_) work.crowded += overlap_.crowded_line * crowded_lines();
   }
 
@@ -101,8 +102,9 @@ class NestCost : public NestLines {
       const double crowded = store || lanes_differ || !plan_.turned.empty()
                                  ? 0
                                  : crowded_lane_ns * crowded_share(access, dtype);
-      body.alu +=
-          (model_.lone_lane_ns() + far_page_ns(access, dtype) + crowded) * plan_.lanes * shared;
+      const double guarded = access.guards.empty() ? 0 : overlap_.guarded_lane;
+      body.alu += (model_.lone_lane_ns() * (1 + guarded) + far_page_ns(access, dtype) + crowded) *
+                  plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
       accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1

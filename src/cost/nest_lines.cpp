@@ -197,6 +197,31 @@ void NestLines::add_lines_again(KernelWork& work) const {
     work.streamed[1] += std::max(0.0, own.moved - own.touched) * line_bytes;
 }
 
+double NestLines::far_rows() const {
+  constexpr double far_bytes = 2048;
+  double rows = 0;
+  const auto add = [&](const loop::Access& access) {
+    if (!access.indirect.empty()) return;
+    const auto bytes = [&](int dim) {
+      return std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(dim)])) *
+             static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+    };
+    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1) return;
+    double length = extent(plan_.vector_dim) * bytes(plan_.vector_dim), own = 1;
+    bool is_far = false;
+    for (int dim = nest_.parallel_dims - 1; dim >= 0; --dim) {
+      if (dim == plan_.vector_dim || extent(dim) == 1 || bytes(dim) == 0) continue;
+      is_far |= bytes(dim) - length >= far_bytes;
+      if (is_far) own *= extent(dim);
+      length = std::max(length, bytes(dim) * extent(dim));
+    }
+    if (is_far) rows += own;
+  };
+  for (const loop::Access& access : nest_.accesses) add(access);
+  for (const loop::Store& store : nest_.stores) add(store.access);
+  return rows;
+}
+
 double NestLines::broken_rows(double rows) const {
   double most = 0;
   const auto add = [&](const loop::Access& access) {

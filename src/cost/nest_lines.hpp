@@ -41,6 +41,8 @@ class NestLines : public NestView {
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
   /// that jumps most.
   double broken_rows(double rows) const;
+  /// Rows of a map's accesses that begin far from where their forerunners ended.
+  double far_rows() const;
   /// Lines that come into L1 again because what the loops inside touch does not fit.
   void add_lines_again(KernelWork& work) const;
 

@@ -19,6 +19,9 @@ struct Overlap {
   std::array<double, 3> room{0.9, 0.72, 0.72};
   /// Of the time of an element that lies alone, the part that shows beside others.
   double gather = 1;
+  /// Times of an element that lies alone which one costs more under a guard that moves the lanes'
+  /// bounds from point to point.
+  double guarded_lane = 0;
   /// Of what the other units do beside the busiest one, the part that shows.
   double beside_busiest = 0.1;
   /// Additions' times for one more element in a maximum that keeps NaN.
@@ -79,6 +82,8 @@ struct Overlap {
   /// ns more for a line of a map's stream where more streams than a set of L1 has ways run through
   /// the same sets: what was fetched ahead, or is being written, is driven out before its turn.
   double crowded_line = 0;
+  /// ns more for a row of a map whose forerunner ended half a page away or farther, by level.
+  std::array<double, level_count> far_row{};
   /// ns for a line that nothing fetched ahead, by level.
   std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
   /// ns more for a line that turned tiles read or write in pieces, by level.

@@ -24,8 +24,8 @@ std::string bound_of(const cost::KernelTime& time) {
   return time.memory > time.compute ? "memory" : "compute";
 }
 
-void set_time(Step& step, const cost::KernelTime& time, double crossing = 0) {
-  step.predicted_ns = time.ns + crossing;
+void set_time(Step& step, const cost::KernelTime& time) {
+  step.predicted_ns = time.ns;
   step.bound = bound_of(time);
 }
 
@@ -110,7 +110,9 @@ class Predictor {
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;
     for (const Step& step : plan_.steps) {
-      talk += (caution_of_bytes - 1) * crossing_ns(step, step.threads) +
+      const double moved = crossing_ns(step, step.threads);
+      talk += shown_ns(step, step.threads, caution_of_bytes * moved) -
+              shown_ns(step, step.threads, moved) +
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
     return {threads_of_steps(), crossings_, total_of(plan_.steps, model_) + talk};
@@ -161,8 +163,9 @@ class Predictor {
           const double moved = !talks               ? 0
                                : before + state < 2 ? turn_ns(steps[i], state == 1)
                                                     : crossing_ns(steps[i], shared[i]);
-          const double total =
-              cost[before] + own + caution_of_calls * wait + caution_of_bytes * moved;
+          const double shown =
+              shown_ns(steps[i], state == 1 ? shared[i] : 1, caution_of_bytes * moved);
+          const double total = cost[before] + own + caution_of_calls * wait + shown;
           // Also where nothing is known of a machine and no time is a number.
           if (!(total < next[state])) continue;
           next[state] = total;
@@ -189,10 +192,24 @@ class Predictor {
         set_time(step, loop_time(loop_of(step)));
         continue;
       }
-      const Times& times = times_of(step);
-      set_time(step, times[std::min(times.size(), static_cast<std::size_t>(step.threads)) - 1],
-               crossing_ns(step, step.threads));
+      set_time(step, time_of(step, step.threads, crossing_ns(step, step.threads)));
     }
+  }
+
+  /// Of a step that is no loop, on that many threads, or as many as it can use; `crossing` ns of
+  /// them for what lies in the caches of others.
+  cost::KernelTime time_of(const Step& step, int threads, double crossing) {
+    const Times& times = times_of(step);
+    threads = std::min(threads, static_cast<int>(times.size()));
+    if (crossing == 0 || step.kind != Step::Kind::kernel)
+      return times[static_cast<std::size_t>(threads - 1)];
+    return cost::time_of(work(step, threads == 1 ? where_.data : where_.data_of_team), model_,
+                         threads, code_line(step), crossing);
+  }
+  /// What so much crossing adds to a step's time.
+  double shown_ns(const Step& step, int threads, double crossing) {
+    if (crossing == 0) return 0;
+    return time_of(step, threads, crossing).ns - time_of(step, threads, 0).ns;
   }
 
   /// What it costs that data lies in the other workers' caches.
