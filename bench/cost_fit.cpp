@@ -184,6 +184,7 @@ std::vector<Figure> figures() {
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);
+  overlap("taken_apart", &Overlap::taken_apart);
   overlap("power", &Overlap::power);
   overlap("block_power", &Overlap::block_power);
   overlap("row_starts", &Overlap::row_starts);

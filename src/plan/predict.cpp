@@ -213,15 +213,28 @@ class Predictor {
   }
 
   /// What it costs that data lies in the other workers' caches.
-  double crossing_ns(const Crossing& crossing, int threads) const {
+  /// `apart`: of the lines, those of more streams than are fetched ahead.
+  double crossing_ns(const Crossing& crossing, int threads, double apart = 0) const {
     const cost::Overlap& overlap = model_.overlap;
-    const double bytes = overlap.fetched * crossing.read + overlap.taken * crossing.written;
-    return bytes / (threads * model_.other_core);
+    const double taken = overlap.taken * (1 + overlap.taken_apart * apart);
+    return (overlap.fetched * crossing.read + taken * crossing.written) /
+           (threads * model_.other_core);
   }
   /// The same of a step of the plan as it is.
-  double crossing_ns(const Step& step, int threads) const {
+  double crossing_ns(const Step& step, int threads) {
     const auto known = crossings_.find(&step);
-    return known == crossings_.end() ? 0 : crossing_ns(known->second, threads);
+    if (known == crossings_.end()) return 0;
+    return crossing_ns(known->second, threads, share_apart(step));
+  }
+  /// Of a kernel's lines, those of more streams than are fetched ahead at once.
+  double share_apart(const Step& step) {
+    if (step.kind != Step::Kind::kernel) return 0;
+    const cost::KernelWork& own = work(step, where_.data);
+    double bytes = 0;
+    for (std::size_t level = 0; level < cost::level_count; ++level)
+      bytes += own.read[level] + own.written[level];
+    constexpr double line_bytes = 64;
+    return bytes > 0 ? std::min(1.0, own.further_lines * line_bytes / bytes) : 0;
   }
   /// About the same where either the step before or this one runs on one worker, who has the part
   /// of the others or leaves them theirs.
