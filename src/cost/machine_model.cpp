@@ -163,10 +163,6 @@ bool is_zen_2_or_3(const CpuFacts& cpu) {
   return (cpu.family == 23 && cpu.model >= 0x30) || (cpu.family == 25 && zen_3);
 }
 
-}  // namespace
-
-namespace {
-
 /// Everything of Zen 4 but its units and ops. Hosts that hide AVX-512 ran at 2.84 GHz, others
 /// at 3.68.
 void set_zen4(MachineModel& model, const CpuFacts& cpu) {

@@ -168,6 +168,38 @@ void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(
   EXPECT_LE(worst, 4e-7) << name_of(op) << " on " << codegen::name_of(target.isa);
 }
 
+TEST(ScalarMath, AnyNumberOfLanesGivesTheSameBits) {
+  std::vector<float> inputs;
+  for (int i = 0; i < 40; ++i) inputs.push_back(0.37f * static_cast<float>(i) - 7);
+  for (const codegen::Target& target : host_targets()) {
+    for (const ScalarOp op : {ScalarOp::exp, ScalarOp::exp2, ScalarOp::tanh}) {
+      const std::vector<float> all = apply(target, op, f32, inputs);
+      for (const std::size_t count : {1, 3, 4, 8, 15, 16, 17, 33}) {
+        const std::vector<float> some(inputs.begin(), inputs.begin() + static_cast<int>(count));
+        const std::vector<float> made = apply(target, op, f32, some);
+        for (std::size_t i = 0; i < count; ++i)
+          EXPECT_EQ(made[i], all[i]) << name_of(op) << "(" << some[i] << ") of " << count;
+      }
+    }
+  }
+}
+
+TEST(ScalarMath, CurvesBesideOneAreTheSameInAnyNumberOfLanes) {
+  std::vector<float> inputs;
+  for (int i = 0; i < 40; ++i) inputs.push_back(0.23f * static_cast<float>(i) - 4.5f);
+  for (const codegen::Target& target : host_targets()) {
+    for (const ScalarOp op : {ScalarOp::erf, ScalarOp::exp}) {
+      const std::vector<float> all = one_plus(target, op, inputs);
+      for (const std::size_t count : {1, 3, 4, 8, 15, 16, 17, 33}) {
+        const std::vector<float> some(inputs.begin(), inputs.begin() + static_cast<int>(count));
+        const std::vector<float> made = one_plus(target, op, some);
+        for (std::size_t i = 0; i < count; ++i)
+          EXPECT_EQ(made[i], all[i]) << name_of(op) << "(" << some[i] << ") of " << count;
+      }
+    }
+  }
+}
+
 TEST(ScalarMath, CurvesBesideOne) {
   const std::vector<float> inputs = float_sweep(10007);
   for (const codegen::Target& target : host_targets()) {

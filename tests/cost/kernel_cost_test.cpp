@@ -114,6 +114,84 @@ TEST(KernelCost, RowsApartTakeNoLessThanOneRun) {
   EXPECT_LT(ns_of(copy_kernel(128, 384, 768)), ns_of(copy_kernel(256, 384, 768)));
 }
 
+TEST(KernelCost, RowsHalfAPageApartBeginAnewWhereDataIsNotInL1) {
+  const MachineModel model = model_of_zen4();
+  constexpr std::int64_t rows = 200, columns = 32;
+  const auto rows_apart = [&](std::int64_t apart) {
+    return work_of(copy_kernel(rows, columns, apart), {}, model).far_rows;
+  };
+  EXPECT_EQ(rows_apart(columns), 0);
+  EXPECT_EQ(rows_apart(columns + 256), 0);
+  EXPECT_EQ(rows_apart(columns + 512), rows);
+  for (const std::size_t level : {0u, 1u}) {
+    Residency where;
+    where.bytes[level] = rows * columns * 4;
+    KernelWork work = work_of(copy_kernel(rows, columns, 1024), std::vector(2, where), model);
+    const double with_rows = time_of(work, model, 1).ns;
+    work.far_rows = 0;
+    const double without = time_of(work, model, 1).ns;
+    if (level == 0) {
+      EXPECT_EQ(with_rows, without);
+    } else {
+      EXPECT_GT(with_rows, without + 0.1 * rows);
+    }
+  }
+}
+
+/// y[i, j] = f(x[i, j]) in rows that do not follow each other.
+loop::Kernel curve_kernel(ScalarOp op, std::int64_t columns, bool beside_one = false) {
+  loop::Kernel kernel = copy_kernel(64, columns, 2 * columns);
+  auto& nest = std::get<loop::Nest>(kernel.body);
+  nest.nodes.push_back({.op = op, .dtype = f32, .a = 0});
+  if (beside_one) {
+    nest.nodes.push_back({.op = ScalarOp::constant, .dtype = f32, .value = 1});
+    nest.nodes.push_back({.op = ScalarOp::add, .dtype = f32, .a = 1, .b = 2});
+  }
+  nest.stores[0].node = static_cast<ScalarId>(nest.nodes.size()) - 1;
+  return kernel;
+}
+
+TEST(KernelCost, CurvesBesideOneTakeLessThanAlone) {
+  for (const MachineModel& model : {model_of_zen2(), model_of_zen4(), model_of_zen5()}) {
+    for (const ScalarOp op : {ScalarOp::erf, ScalarOp::tanh}) {
+      const double alone = work_of(curve_kernel(op, 512), {}, model).compute;
+      const double beside = work_of(curve_kernel(op, 512, true), {}, model).compute;
+      EXPECT_LT(beside, 0.8 * alone) << model.family << name_of(op);
+      EXPECT_GT(beside, 0.2 * alone) << model.family << name_of(op);
+    }
+  }
+}
+
+TEST(KernelCost, HalfARegisterTakesOneOfTwoSteps) {
+  const auto compute = [](std::int64_t columns, const MachineModel& model) {
+    return work_of(curve_kernel(ScalarOp::tanh, columns), {}, model).compute;
+  };
+  EXPECT_NEAR(compute(8, model_of_zen4()), 0.5 * compute(16, model_of_zen4()),
+              0.05 * compute(16, model_of_zen4()));
+  EXPECT_DOUBLE_EQ(compute(8, model_of_zen5()), compute(16, model_of_zen5()));
+}
+
+TEST(KernelCost, ElementsAloneUnderAGuardTakeMore) {
+  const MachineModel model = model_of_zen4();
+  loop::Kernel kernel = copy_kernel(64, 29, 29);
+  auto& nest = std::get<loop::Nest>(kernel.body);
+  nest.accesses[0].strides = {1, 64};
+  const double plain = work_of(kernel, {}, model).compute;
+  nest.accesses[0].guards = {{.offset = -1, .extent = 62, .coefficients = {1, 0}}};
+  EXPECT_GT(work_of(kernel, {}, model).compute, 1.1 * plain);
+}
+
+TEST(KernelCost, CrossingWaitsBesideTheInstructions) {
+  const MachineModel model = model_of_zen4();
+  const KernelWork product = work_of(gemm_kernel(256, 256, 256, f32, zen5_target), {}, model);
+  const double ns = time_of(product, model, 2).ns;
+  constexpr double crossing = 1000;
+  EXPECT_GT(time_of(product, model, 2, 0, crossing).ns, ns);
+  EXPECT_LT(time_of(product, model, 2, 0, crossing).ns, ns + 0.6 * crossing);
+  const KernelWork copy = work_of(copy_kernel(256, 512, 512), {}, model);
+  EXPECT_GT(time_of(copy, model, 2, 0, 10 * crossing).ns, 9 * crossing);
+}
+
 TEST(KernelCost, PlacesThatSeveralAccessesReachAreReadOnce) {
   // Four loads of neighbours move what one load of them all moves; four of parts far apart more.
   const auto sum_of = [](std::int64_t apart) {
