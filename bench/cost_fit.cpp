@@ -31,6 +31,7 @@ using cost::MachineModel;
 /// A measured program and its plan.
 struct Program {
   std::string name;
+  int threads = 1;
   plan::Plan plan;
   double measured_us = 0;
   std::vector<double> kernels_us;  ///< by step; 0: not measured, or too short to tell
@@ -238,9 +239,12 @@ std::vector<Figure> figures() {
 /// What is made small: errors of logarithms, none above 1, of kernels and of whole programs.
 double loss_of(std::vector<Program>& programs, const MachineModel& model) {
   constexpr double of_programs = 0.15;
-  std::array<std::array<double, 3>, 2> part{};
+  struct Sums {
+    double kernels = 0, weights = 0, whole = 0, programs = 0;
+  };
+  std::array<Sums, 2> part;
   const auto take = [&](std::size_t worker) {
-    auto& [kernels, count, whole] = part[worker];
+    Sums& sums = part[worker];
     for (std::size_t i = worker; i < programs.size(); i += 2) {
       Program& program = programs[i];
       if (program.is_held_out) continue;
@@ -248,18 +252,21 @@ double loss_of(std::vector<Program>& programs, const MachineModel& model) {
       for (std::size_t step = 0; step < program.plan.steps.size(); ++step) {
         if (program.weights[step] == 0) continue;
         const double q = program.plan.steps[step].predicted_ns * 1e-3 / program.kernels_us[step];
-        kernels += program.weights[step] * std::min(std::abs(std::log(q)), 1.0);
-        count += program.weights[step];
+        sums.kernels += program.weights[step] * std::min(std::abs(std::log(q)), 1.0);
+        sums.weights += program.weights[step];
       }
-      whole +=
-          std::min(std::abs(std::log(program.plan.predicted_ns * 1e-3 / program.measured_us)), 1.0);
+      const double q = program.plan.predicted_ns * 1e-3 / program.measured_us;
+      sums.whole += std::min(std::abs(std::log(q)), 1.0);
+      sums.programs += 1;
     }
   };
   std::thread other([&] { take(1); });
   take(0);
   other.join();
-  return (part[0][0] + part[1][0]) / (part[0][1] + part[1][1]) +
-         of_programs * (part[0][2] + part[1][2]) / static_cast<double>(programs.size());
+  const auto mean = [&](double Sums::* sum, double Sums::* count) {
+    return (part[0].*sum + part[1].*sum) / (part[0].*count + part[1].*count);
+  };
+  return mean(&Sums::kernels, &Sums::weights) + of_programs * mean(&Sums::whole, &Sums::programs);
 }
 
 void report(std::vector<Program>& programs, const MachineModel& model, const char* title) {
@@ -267,8 +274,7 @@ void report(std::vector<Program>& programs, const MachineModel& model, const cha
     for (const int threads : {1, 2}) {
       std::vector<double> kernels, whole;
       for (Program& program : programs) {
-        if (program.is_held_out != held_out) continue;
-        if (!program.name.ends_with(" " + std::to_string(threads))) continue;
+        if (program.is_held_out != held_out || program.threads != threads) continue;
         plan::predict_times(program.plan, model);
         whole.push_back(std::abs(program.plan.predicted_ns * 1e-3 / program.measured_us - 1));
         for (std::size_t step = 0; step < program.plan.steps.size(); ++step) {
@@ -351,12 +357,19 @@ int run(int count, char** arguments) {
       continue;
     }
     Program program;
-    program.name = fields[0] + " " + fields[1];
+    program.name = fields[0];
+    program.threads = threads;
     program.plan = std::move(plan).value();
     for (int i = 3; i < count; ++i)
       program.is_held_out |= fields[0].find(arguments[i]) != std::string::npos;
     if (take_measured(program, rows->second)) programs.push_back(std::move(program));
-    else std::printf("left out, another plan: %s\n", program.name.c_str());
+    else std::printf("left out, another plan: %s, %d thread(s)\n", program.name.c_str(), threads);
+  }
+  const auto is_fitted = [](const Program& program) { return !program.is_held_out; };
+  if (std::none_of(programs.begin(), programs.end(), is_fitted)) {
+    std::fprintf(stderr, "The table %s has none of the programs of %s to fit to.\n", arguments[1],
+                 arguments[2]);
+    return 3;
   }
   MachineModel model = *backends_by_threads.begin()->second->model();
   report(programs, model, "before");

@@ -49,7 +49,8 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     default: break;
   }
   // Of a curve beside 1 the absolute error counts: it takes that part of its time alone, as
-  // measured on Zen 4 with AVX-512 and AVX2.
+  // measured on Zen 4 with AVX-512 and AVX2. The curve's own node counts all of it; the addition
+  // gives back the rest.
   if (const ScalarId id = codegen::curve_beside_one(node, nodes); id >= 0 && model.machine.fma) {
     const ScalarOp curve = nodes[static_cast<std::size_t>(id)].op;
     const double part = curve == ScalarOp::erf ? 0.33 : curve == ScalarOp::tanh ? 0.63 : 1;

@@ -65,6 +65,8 @@ struct MachineModel {
   double run = 30;            ///< a run of a program
   double page_fault = 250;    ///< first touch of 4 KiB
 
+  /// Whether whole registers go through the units in two steps.
+  bool takes_two_steps() const { return loads_per_cycle <= 1; }
   /// An element that lies alone, beside others of a kernel.
   double lone_lane_ns() const { return gather_lane_ns * overlap.gather; }
   double op(ScalarOp op) const { return op_ns[static_cast<std::size_t>(op)]; }

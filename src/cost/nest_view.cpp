@@ -14,7 +14,7 @@ double NestView::points_of(codegen::DimSet dims) const {
 double NestView::registers_of(DType dtype) const {
   const std::size_t bytes = is_float(dtype) && size_of(dtype) < 4 ? 4 : size_of(dtype);
   // Where a register goes through the units in two steps, one that is filled by half takes one.
-  const double steps = model_.loads_per_cycle > 1 ? 1 : 2;
+  const double steps = model_.takes_two_steps() ? 2 : 1;
   const double step_bytes = model_.machine.vector_bytes / steps;
   return std::ceil(static_cast<double>(plan_.lanes * bytes) / step_bytes) / steps;
 }
@@ -64,7 +64,7 @@ double NestView::step_ns(const ScalarNode& node) const {
 
 bool NestView::adds_a_product(const ScalarNode& node) const {
   // Fitted where a register takes two steps: elsewhere both are counted.
-  if (model_.loads_per_cycle > 1 || !is_float(node.dtype)) return false;
+  if (!model_.takes_two_steps() || !is_float(node.dtype)) return false;
   if (node.op != ScalarOp::add && node.op != ScalarOp::sub) return false;
   const auto is_product = [&](ScalarId id) {
     return id >= 0 && nest_.nodes[at(id)].op == ScalarOp::mul;

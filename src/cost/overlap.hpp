@@ -19,8 +19,7 @@ struct Overlap {
   std::array<double, 3> room{0.9, 0.72, 0.72};
   /// Of the time of an element that lies alone, the part that shows beside others.
   double gather = 1;
-  /// Times of an element that lies alone which one costs more under a guard that moves the lanes'
-  /// bounds from point to point.
+  /// Of the time of an element that lies alone, what a guard adds to it.
   double guarded_lane = 0;
   /// Of what the other units do beside the busiest one, the part that shows.
   double beside_busiest = 0.1;

@@ -138,6 +138,9 @@ class WindowCost : public NestView {
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }
 
+  /// Of the steps of one register, those that a vector fills.
+  double filled(DType dtype) const { return std::min(1.0, registers_of(dtype)); }
+
   /// What a tap of a tile loads and computes.
   Body of_a_tap(const Tile& tile, int column) const {
     Body body;
@@ -145,10 +148,9 @@ class WindowCost : public NestView {
     for (const ScalarNode& node : nest_.nodes) {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
       if (node.op == ScalarOp::reduce) {
-        const double registers = std::min(1.0, registers_of(node.dtype));
-        body.alu += step_ns(node) * results * registers;
-        if (step_ns(node) == 0)
-          body.alu += (model_.op(ScalarOp::add) - model_.op(ScalarOp::mul)) * results * registers;
+        double ns = step_ns(node);
+        if (ns == 0) ns = model_.op(ScalarOp::add) - model_.op(ScalarOp::mul);
+        body.alu += ns * results * filled(node.dtype);
         continue;
       }
       if (!(dims & plan_.reduced_dims())) continue;
@@ -164,7 +166,7 @@ class WindowCost : public NestView {
       }
       const bool fused = node.op == ScalarOp::mul;
       body.alu += node_ns(node, nest_.nodes, model_) * (along_column ? tile.columns : 1) * wide *
-                  (fused ? std::min(1.0, registers_of(node.dtype)) : registers_of(node.dtype));
+                  (fused ? filled(node.dtype) : registers_of(node.dtype));
     }
     return body;
   }
@@ -188,7 +190,7 @@ class WindowCost : public NestView {
       const DimSet dims = plan_.node_dims[&node - nest_.nodes.data()];
       if ((dims & plan_.reduced_dims()) || node.op == ScalarOp::reduce) continue;
       if (node.op == ScalarOp::load) {
-        once.loads += varies(dims) ? std::min(1.0, registers_of(node.dtype)) : 0.2;
+        once.loads += varies(dims) ? filled(node.dtype) : 0.2;
       } else if (varies(dims)) {
         add_node(once, node, registers_of(node.dtype));
       }

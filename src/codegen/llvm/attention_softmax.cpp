@@ -3,7 +3,6 @@
 #include "codegen/llvm/attention_softmax.hpp"
 
 #include <bit>
-#include <cmath>
 
 #include "codegen/llvm/real_math.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
@@ -30,11 +29,10 @@ Reals small_powers(const Reals& rests) {
 /// are looked up, without what their number adds to the exponent and the fraction.
 Real stepped_power(Real t) {
   static const Lookup powers = [] {
-    Lookup lookup;
-    for (std::uint32_t step = 0; step < lookup.size(); ++step) {
-      const float power = std::exp2(static_cast<float>(step) / static_cast<float>(lookup.size()));
-      lookup[step] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) - (step << 18));
-    }
+    Lookup lookup = powers_of_steps();
+    for (std::uint32_t step = 0; step < lookup.size(); ++step)
+      lookup[step] =
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(lookup[step]) - (step << 18));
     return lookup;
   }();
   constexpr double rounder = 0x1.8p18, least = -127;  // the sum's least bit counts steps

@@ -138,6 +138,9 @@ using Lookup = std::array<float, 32>;
 Real looked_up(const Lookup& numbers, Real like, llvm::Value* words);
 inline bool has_lookups(Real x) { return x.emitter->machine.masks && !x.is_double(); }
 
+/// 2^(i / 32).
+const Lookup& powers_of_steps();
+
 /// n of x * factor = n + r, |r| <= 1/64, in steps of 1/32 (for less than 2^17), with its floor as
 /// words; and 2^(n - floor(n)), looked up.
 struct Stepped {

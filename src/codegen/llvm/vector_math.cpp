@@ -91,19 +91,23 @@ Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
   return {like.emitter, result};
 }
 
-Stepped nearest_step(Real x, double factor) {
+const Lookup& powers_of_steps() {
   static const Lookup powers = [] {
     Lookup lookup;
     for (std::size_t i = 0; i < lookup.size(); ++i)
       lookup[i] = std::exp2(static_cast<float>(i) / static_cast<float>(lookup.size()));
     return lookup;
   }();
+  return powers;
+}
+
+Stepped nearest_step(Real x, double factor) {
   // The least bit of the sum counts one step.
   const Real rounder = x.of(0x1.8p18);
   const Real shifted = factor == 1 ? x + rounder : fma(x, factor, rounder);
   auto& b = x.builder();
   llvm::Value* whole = b.CreateAShr(b.CreateSub(shifted.bits(), rounder.bits()), 5);
-  return {{shifted - rounder, whole}, looked_up(powers, x, shifted.bits())};
+  return {{shifted - rounder, whole}, looked_up(powers_of_steps(), x, shifted.bits())};
 }
 
 Split split(Real x) {
