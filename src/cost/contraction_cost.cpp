@@ -21,7 +21,7 @@ class ContractionCost {
         plan_(plan_of(contraction)) {}
 
   void add_to(KernelWork& work) {
-    work.items = static_cast<double>(plan_.work_items);
+    work.items = items();
     if (plan_.work_items == 0) return;
     add_shares(work.shares, contraction_, plan_, buffers_);
     add_lines(work);
@@ -37,7 +37,8 @@ class ContractionCost {
     work.compute += whole_calls * block_ns * taps_inside();
     work.compute += border_ns() * calls;
     work.compute += epilogue_ns();
-    work.overhead += calls * d(plan_.row_blocks) * block_overhead() + work.items * model_.item;
+    work.overhead +=
+        calls * d(plan_.row_blocks) * block_overhead() + d(work.items.count()) * model_.item;
     work.compute -= calls * d(plan_.row_blocks) * hidden_ns();
     add_panels(work);
     work.flops += 2 * batches * d(plan_.rows) * d(plan_.columns) * d(plan_.depth);
@@ -107,6 +108,16 @@ class ContractionCost {
                                                               codegen::PlanMachine(model_.machine));
     if (plan.line.segments > 0) plan.batches *= plan.line.segments;
     return plan;
+  }
+  Items items() const {
+    if (plan_.line.segments > 0)
+      return Items::by_size(plan_.batches / plan_.line.segments, plan_.group_blocks,
+                            plan_.line.segments);
+    if (plan_.rows_outermost)
+      return Items::evenly(1, plan_.row_groups, plan_.batches * plan_.column_blocks,
+                           plan_.row_blocks);
+    const std::int64_t outer = plan_.batches * (plan_.whole_rows ? 1 : plan_.column_blocks);
+    return Items::evenly(outer, plan_.row_groups, 1, plan_.row_blocks);
   }
   static double d(std::int64_t value) { return static_cast<double>(value); }
   static bool narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
@@ -332,8 +343,9 @@ class ContractionCost {
     work.compute +=
         blocks * ((taps * (steps * step + 4) + joining * lanes) * model_.cycle + epilogue);
     if (plan_.line.segments == 0)
-      work.items = std::ceil(blocks / d(codegen::dot_blocks_per_item(plan_)));
-    work.overhead += work.items * model_.item;
+      work.items =
+          Items::by_size(1, codegen::dot_blocks_per_item(plan_), static_cast<std::int64_t>(blocks));
+    work.overhead += d(work.items.count()) * model_.item;
     work.flops += 2 * segments * d(plan_.rows) * d(plan_.depth);
   }
 

@@ -208,7 +208,7 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
         codegen::plan_chain(*chain, kernel.buffers, codegen::PlanMachine(model.machine));
     add_contraction(work, chain->second, kernel.buffers, model, &plan);
     add_contraction(work, chain->first, kernel.buffers, model, &plan);
-    work.items = static_cast<double>(plan.items());
+    work.items = Items::by_size(plan.batches, plan.group_rows, plan.rows);
     add_traffic(work, kernel, residencies, model);
   } else {
     add_traffic(work, kernel, residencies, model);
@@ -248,10 +248,9 @@ double lines_ns(const KernelWork& work, double lines,
 
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads, double code_line,
                    double crossing) {
-  const double items = std::max(work.items, 1.0);
-  const double workers = std::clamp(static_cast<double>(threads), 1.0, items);
-  // The worker with the most items.
-  const double share = std::ceil(items / workers) / items;
+  const int workers = static_cast<int>(
+      std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(work.items.count(), 1)));
+  const double share = work.items.largest_share(workers);
   const Overlap& overlap = model.overlap;
   KernelTime time;
   time.compute = work.compute * share + work.copied;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/loop.hpp"
+#include "cost/items.hpp"
 #include "cost/machine_model.hpp"
 #include "cost/shares.hpp"
 
@@ -46,7 +47,7 @@ struct KernelTime {
 
 /// What a kernel does, without threads: so that trying thread counts costs little.
 struct KernelWork {
-  double items = 1;    ///< what workers share out
+  Items items;
   double compute = 0;  ///< ns of one worker doing all
   double overhead = 0;
   double flops = 0;

@@ -17,11 +17,11 @@ class NestCost : public NestLines {
 
   void add_to(KernelWork& work) {
     add_passes();
-    work.items = static_cast<double>(plan_.items);
+    work.items = items();
     work.compute += compute_;
     work.starts += starts_;
     work.jumps += jumps_;
-    work.overhead += overhead_ + work.items * model_.item;
+    work.overhead += overhead_ + static_cast<double>(plan_.items) * model_.item;
     add_lines_again(work);
     for (const loop::Access& access : nest_.accesses)
       work.lone_lines += lone_lines(

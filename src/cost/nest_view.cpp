@@ -3,6 +3,12 @@
 
 namespace rlx::cost {
 
+Items NestView::items() const {
+  if (plan_.items <= 1) return Items(plan_.items);
+  return Items::by_size(plan_.points(0, plan_.split_dim), plan_.split_size,
+                        nest_.extents[static_cast<std::size_t>(plan_.split_dim)]);
+}
+
 double NestView::points_of(codegen::DimSet dims) const {
   double points = 1;
   for (int dim = 0; dim < plan_.rank(); ++dim) {

@@ -55,6 +55,7 @@ class NestView {
     return static_cast<double>(nest_.extents[static_cast<std::size_t>(dim)]);
   }
   double points_of(codegen::DimSet dims) const;
+  Items items() const;
   bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Registers of one vector of elements, in steps of what the units take at once.

@@ -49,7 +49,7 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
   const double panels = d(plan.panels), rows = d(plan.rows), sides = d(plan.sides);
   const double steps = plan.is_step ? 1 : d(r.steps);
   const double walks = d(r.directions) * d(plan.blocks) * steps;
-  work.items = d(plan.items);
+  work.items = Items(plan.items);
   // Products: a column of R is read once for the rows of a block.
   const std::int64_t products = r.gates * plan.rows;
   const double sums = d(products), chains = d(codegen::RecurrencePlan::chains(products));
@@ -66,7 +66,7 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
   work.compute += walks * panels * rows * cell;
   work.overhead +=
       walks * ((plan.is_step ? 0 : model.recurrent_step) + panels * model.loop) / sides;
-  work.overhead += work.items * model.item;
+  work.overhead += d(plan.items) * model.item;
   work.flops +=
       d(r.directions) * d(r.batch) * steps * d(r.units) * (2 * d(r.gates) * d(r.units) + flops);
   if (plan.is_step) return;

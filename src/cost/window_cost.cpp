@@ -15,11 +15,11 @@ class WindowCost : public NestView {
   bool add_to(KernelWork& work) {
     if (!is_window()) return false;
     add_windows();
-    work.items = static_cast<double>(plan_.items);
+    work.items = items();
     work.streamed[1] += streamed_;
     work.starts += starts_;
     work.compute += compute_;
-    work.overhead += overhead_ + work.items * model_.item;
+    work.overhead += overhead_ + static_cast<double>(plan_.items) * model_.item;
     return true;
   }
 

@@ -271,7 +271,8 @@ class Predictor {
     near_bytes_[&step] = alone.read[0] + alone.read[1] + alone.written[0] + alone.written[1];
     const double line = code_line(step);
     Times times{cost::time_of(alone, model_, 1, line)};
-    const int useful = std::max(1, std::min(most_, static_cast<int>(std::min(alone.items, 1e6))));
+    const int useful = std::max(
+        1, std::min(most_, static_cast<int>(std::min<std::int64_t>(alone.items.count(), 1 << 20))));
     if (useful == 1) return times;
     const cost::KernelWork& shared = work(step, where_.data_of_team);
     for (int threads = 2; threads <= useful; ++threads)
