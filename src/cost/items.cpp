@@ -18,7 +18,8 @@ Items Items::by_size(std::int64_t outer, std::int64_t size, std::int64_t units) 
 }
 
 double Items::largest_share(int workers) const {
-  const std::int64_t all = count(), team = std::clamp<std::int64_t>(workers, 1, std::max<std::int64_t>(all, 1));
+  const std::int64_t all = count(),
+                     team = std::clamp<std::int64_t>(workers, 1, std::max<std::int64_t>(all, 1));
   if (all <= 1 || team == 1) return 1;
   std::int64_t most = 0, before = 0;
   for (std::int64_t worker = 1; worker <= team; ++worker) {

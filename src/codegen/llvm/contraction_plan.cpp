@@ -174,6 +174,19 @@ std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, 
   return limit;
 }
 
+/// Of few blocks an odd one would keep one of two workers waiting; a little lower ones are nearly
+/// as good.
+std::int64_t without_odd_one(const ContractionPlan& plan) {
+  constexpr std::int64_t few = 15, least_rows = 3, least_operations = 200'000;
+  const std::int64_t blocks = plan.row_blocks;
+  const bool odd = plan.batches * plan.column_blocks * blocks % 2 == 1;
+  if (!odd || plan.line.segments > 0 || blocks == 1 || plan.column_blocks * blocks > few ||
+      plan.rows < (blocks + 1) * least_rows ||
+      2 * plan.rows * plan.columns * plan.depth < least_operations)
+    return blocks;
+  return blocks + 1;
+}
+
 void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machine,
                  ContractionPlan& plan) {
   plan.lanes = machine.vector_bytes / static_cast<unsigned>(size_of(contraction.accumulator));
@@ -189,6 +202,7 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
     plan.row_blocks = plan.rows / height;
     break;
   }
+  plan.row_blocks = without_odd_one(plan);
   plan.block_rows = plan.rows / plan.row_blocks;
   plan.short_blocks = plan.row_blocks - plan.rows % plan.row_blocks;
   plan.one_height = plan.line.segments == 0 && plan.short_blocks < plan.row_blocks &&
@@ -247,12 +261,14 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
                 const PlanMachine& machine, ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
   plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, plan);
-  const std::int64_t least_operations = plan.rows_outermost ? 200'000 : 500'000;
   // Each group of whole rows copies all of an unpacked B, so there should be few of them.
   const bool copies = plan.whole_rows && plan.column_source == ColumnSource::scratch;
   const std::int64_t wanted_items = copies ? 16 : 64;
   const std::int64_t columns = plan.whole_rows ? plan.columns : plan.block_columns;
   const std::int64_t others = plan.batches * (plan.whole_rows ? 1 : plan.column_blocks);
+  // Columns that fall into two halves need no groups of rows beside them.
+  const bool halves = others % 2 == 0 && !plan.rows_outermost;
+  const std::int64_t least_operations = halves ? 500'000 : 200'000;
   const std::int64_t block_operations =
       2 * plan.block_rows * columns * std::max<std::int64_t>(plan.depth, 1);
   const std::int64_t least_blocks = (least_operations + block_operations - 1) / block_operations;
@@ -271,8 +287,6 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
     constexpr std::int64_t cached_elements = 65536;
     const std::int64_t most_rows = std::max<std::int64_t>(1, cached_elements / plan.columns);
     groups = std::max(groups, (plan.rows + most_rows - 1) / most_rows);
-    // An odd one out would keep one of two workers waiting.
-    if (!copies && groups > 1 && others % 2 == 1) groups += groups % 2;
   }
   groups = std::clamp<std::int64_t>(groups, 1, plan.row_blocks);
   plan.group_blocks = (plan.row_blocks + groups - 1) / groups;
@@ -293,6 +307,9 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
   plan.group_blocks = std::min(plan.group_blocks, plan.row_blocks);
   plan.row_groups =
       plan.whole_rows ? groups : (plan.row_blocks + plan.group_blocks - 1) / plan.group_blocks;
+  // An odd one out would keep one of two workers waiting.
+  if (!copies && plan.row_groups > 1 && others * plan.row_groups % 2 == 1)
+    plan.row_groups = std::min(plan.row_groups + 1, plan.row_blocks);
   plan.work_items = plan.row_groups * others;
 }
 
