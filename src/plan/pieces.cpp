@@ -3,15 +3,14 @@
 
 namespace rlx::plan {
 
-Pieces::Pieces(const Plan& plan) : ranges_(plan.buffers.size()) {
-  // Pages; more where a run touches so much that where a page lies decides nothing.
+Pieces::Pieces(const Plan& plan, const PieceSize& size)
+    : piece_bytes_(size.smallest), ranges_(plan.buffers.size()) {
   double touched = 0;
   for (const Step& step : plan.steps) {
     for (const std::int32_t buffer : step.buffers)
       touched += static_cast<double>(plan.buffers[static_cast<std::size_t>(buffer)].bytes());
   }
-  while (touched > most_pieces * static_cast<double>(piece_bytes_) &&
-         piece_bytes_ < largest_piece_bytes)
+  while (touched > size.most * static_cast<double>(piece_bytes_) && piece_bytes_ < size.largest)
     piece_bytes_ *= 2;
   const std::size_t arena = pieces_of(plan.arena_bytes);
   bytes_.assign(arena, static_cast<double>(piece_bytes_));

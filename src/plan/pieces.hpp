@@ -1,4 +1,4 @@
-// Memory as the caches see it, in pieces of a page or more.
+// Memory as the caches see it, in pieces.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,18 @@
 
 namespace rlx::plan {
 
+/// How fine memory is cut: pieces of `smallest` bytes, twice as many where a run touches more than
+/// `most` of them, and so on up to `largest`.
+struct PieceSize {
+  std::int64_t smallest, largest;
+  double most;
+};
+/// For what caches keep: pages, and more where a run touches so much that where a page lies decides
+/// nothing.
+inline constexpr PieceSize cache_pieces{4096, 32 << 10, 8192};
+/// For who touched what: kernels with many accesses share out every plane of a buffer.
+inline constexpr PieceSize owner_pieces{512, 8192, 65536};
+
 /// Pieces of the arena and of every other buffer.
 class Pieces {
  public:
@@ -17,7 +29,7 @@ class Pieces {
     std::size_t first = 0, last = 0;
   };
 
-  explicit Pieces(const Plan& plan);
+  explicit Pieces(const Plan& plan, const PieceSize& size = cache_pieces);
 
   Range of(std::int32_t buffer) const { return ranges_[static_cast<std::size_t>(buffer)]; }
   /// The pieces with its elements in [first, last] of `all`; of others: the whole buffer.
@@ -26,14 +38,12 @@ class Pieces {
   const std::vector<double>& bytes() const { return bytes_; }
 
  private:
-  static constexpr double most_pieces = 8192;
-  static constexpr std::int64_t largest_piece_bytes = 32 << 10;
   std::size_t pieces_of(std::int64_t bytes) const {
     return static_cast<std::size_t>((std::max<std::int64_t>(bytes, 0) + piece_bytes_ - 1) /
                                     piece_bytes_);
   }
 
-  std::int64_t piece_bytes_ = 4096;
+  std::int64_t piece_bytes_;
   std::vector<Range> ranges_;
   std::vector<double> bytes_;
 };

@@ -63,6 +63,7 @@ class Predictor {
       : plan_(plan),
         model_(model),
         pieces_(plan),
+        owned_(plan, owner_pieces),
         where_(whereabouts(plan, pieces_, model, most, elsewhere)),
         most_(most) {}
 
@@ -105,7 +106,7 @@ class Predictor {
     };
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     crossings_.clear();
-    if (team) crossings_ = crossings(plan_, pieces_, where_, shares_of);
+    if (team) crossings_ = crossings(plan_, owned_, where_, shares_of);
     predict(plan_.steps);
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;
@@ -391,7 +392,7 @@ class Predictor {
 
   Plan& plan_;
   const cost::MachineModel& model_;
-  const Pieces pieces_;
+  const Pieces pieces_, owned_;
   const Whereabouts where_;
   std::map<const Step*, Times> times_;
   std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;

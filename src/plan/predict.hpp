@@ -34,7 +34,8 @@ struct Crossing {
 };
 
 /// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again
-/// and again. `shares_of`: how a kernel's buffers fall on a team.
+/// and again. `pieces`: its memory, cut fine enough for planes of kernels with many accesses.
+/// `shares_of`: how a kernel's buffers fall on a team.
 std::map<const Step*, Crossing> crossings(
     const Plan& plan, const Pieces& pieces, const Whereabouts& where,
     const std::function<const std::vector<cost::Share>&(const Step&)>& shares_of);

@@ -52,7 +52,8 @@ std::vector<Crossing> crossings_with(Plan plan, const cost::MachineModel& model,
     work = cost::work_of(plan.kernels[static_cast<std::size_t>(step.index)], {}, model);
     return work.shares;
   };
-  const std::map<const Step*, Crossing> found = crossings(plan, Pieces(plan), where, shares_of);
+  const std::map<const Step*, Crossing> found =
+      crossings(plan, Pieces(plan, owner_pieces), where, shares_of);
   std::vector<Crossing> result;
   for (const Step& step : plan.steps) result.push_back(found.at(&step));
   return result;
