@@ -186,6 +186,7 @@ std::vector<Figure> figures() {
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);
   overlap("taken_apart", &Overlap::taken_apart);
+  overlap("fetched_together", &Overlap::fetched_together);
   overlap("power", &Overlap::power);
   overlap("block_power", &Overlap::block_power);
   overlap("row_starts", &Overlap::row_starts);

@@ -73,7 +73,8 @@ void write_expression(Writer& out, const std::vector<Access>& accesses,
 }
 
 void write_nest(Writer& out, std::string_view title, const Nest& nest) {
-  out.line("{} {} parallel {}", title, list(nest.extents), nest.parallel_dims);
+  out.line("{} {} parallel {}{}", title, list(nest.extents), nest.parallel_dims,
+           nest.parts == 1 ? "" : fmt::format(" in {} parts", nest.parts));
   write_expression(out, nest.accesses, nest.nodes, nest.stores, nest.error_buffer);
 }
 
@@ -115,6 +116,49 @@ void write_recurrence(Writer& out, const Recurrence& r) {
 }
 
 }  // namespace
+
+Nest part_of(const Nest& nest, std::int32_t part) {
+  Nest result = nest;
+  result.parts = 1;
+  const std::size_t count = nest.stores.size() / static_cast<std::size_t>(nest.parts);
+  const auto first = nest.stores.begin() + static_cast<std::ptrdiff_t>(count) * part;
+  result.stores.assign(first, first + static_cast<std::ptrdiff_t>(count));
+  std::vector<bool> needed(nest.nodes.size(), false);
+  const auto need = [&](ScalarId id) {
+    if (id >= 0) needed[static_cast<std::size_t>(id)] = true;
+  };
+  for (const Store& store : result.stores) need(store.node);
+  for (std::size_t i = nest.nodes.size(); i-- > 0;) {  // operands come before their nodes
+    if (!needed[i]) continue;
+    const ScalarNode& node = nest.nodes[i];
+    for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
+    if (node.op != ScalarOp::load) continue;
+    for (const Indirect& index : nest.accesses[static_cast<std::size_t>(node.index)].indirect)
+      need(index.node);
+  }
+  std::vector<ScalarId> renamed(nest.nodes.size(), -1);
+  const auto rename = [&](ScalarId& id) {
+    if (id >= 0) id = renamed[static_cast<std::size_t>(id)];
+  };
+  result.nodes.clear(), result.accesses.clear();
+  for (std::size_t i = 0; i < nest.nodes.size(); ++i) {
+    if (!needed[i]) continue;
+    ScalarNode node = nest.nodes[i];
+    rename(node.a), rename(node.b), rename(node.c);
+    if (node.op == ScalarOp::load) {
+      result.accesses.push_back(nest.accesses[static_cast<std::size_t>(node.index)]);
+      for (Indirect& index : result.accesses.back().indirect) rename(index.node);
+      node.index = static_cast<std::int32_t>(result.accesses.size()) - 1;
+    }
+    renamed[i] = static_cast<ScalarId>(result.nodes.size());
+    result.nodes.push_back(node);
+  }
+  for (Store& store : result.stores) {
+    rename(store.node);
+    for (Indirect& index : store.access.indirect) rename(index.node);
+  }
+  return result;
+}
 
 std::string to_text(const Kernel& kernel) {
   Writer out;

@@ -68,6 +68,9 @@ struct Buffer {
 /// are parallel, the others are reduced by `reduce` nodes. Reductions may feed expressions that are
 /// reduced again (softmax, norms): levels follow each other. A store may write a buffer that a load
 /// reads only if both have the same access (in place).
+/// `parts`: the stores fall into so many parts of equally many, in order, each made by work items
+/// of its own, those of the first part first: workers then share out the stores, not the points.
+/// What is computed does not depend on it.
 struct Nest {
   std::vector<std::int64_t> extents;  ///< outer to inner
   std::int32_t parallel_dims = 0;
@@ -76,8 +79,12 @@ struct Nest {
   std::vector<Store> stores;
   std::int32_t error_buffer =
       -1;  ///< buffer index of the i32 error flag, where an access is indirect
+  std::int32_t parts = 1;
   bool operator==(const Nest&) const = default;
 };
+
+/// The stores of one part, with the nodes and accesses that they need, as a nest of its own.
+Nest part_of(const Nest& nest, std::int32_t part);
 
 /// C[batch..., m..., n] = sum over k... of A[batch..., m..., k...] * B[batch..., k..., n]; matmul
 /// has one m and one k dim, a convolution over channels-last images has m = (image, out rows, out

@@ -405,7 +405,7 @@ ContractionCut cut_of(const loop::Kernel& kernel, const codegen::Machine& machin
   };
   const codegen::ContractionPlan plan = codegen::plan_contraction(
       c, dtype_of(c.a_buffer), dtype_of(c.b_buffer), codegen::PlanMachine(machine));
-  return {plan.row_blocks, plan.column_blocks, plan.block_columns};
+  return {plan.row_blocks, plan.column_blocks, plan.block_columns, plan.shares_batch()};
 }
 
 bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,

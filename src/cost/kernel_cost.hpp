@@ -59,6 +59,8 @@ struct KernelWork {
   double lone_lines = 0;                       ///< cache lines that do not follow each other
   double far_rows = 0;       ///< rows that begin far from where the ones before ended
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
+  double loads_apart = 0;    ///< of a map's loads the part in such streams
+  double stores_apart = 0;   ///< the same of its stores
   double crowded = 0;        ///< ns that lines take which share too few sets of L1
   double first = 0;          ///< ns until the first bytes are there
   double copied = 0;         ///< ns that every worker spends anew (panels copied by each)
@@ -90,6 +92,7 @@ inline constexpr double loop_barriers = 2;
 /// How the code generator cuts a contraction into blocks.
 struct ContractionCut {
   std::int64_t row_blocks = 1, column_blocks = 1, block_columns = 1;
+  bool by_batch = false;  ///< workers share out the batch
 };
 ContractionCut cut_of(const loop::Kernel& contraction, const codegen::Machine& machine);
 

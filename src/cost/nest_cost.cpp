@@ -29,7 +29,10 @@ class NestCost : public NestLines {
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
     if (turning_) work.turned_lines += turned_lines();
-    if (plan_.levels == 0) work.further_lines += lines_of_many_streams();
+    if (plan_.levels == 0) {
+      work.further_lines += lines_of_many_streams();
+      work.loads_apart = loads_apart(), work.stores_apart = stores_apart();
+    }
     if (plan_.levels == 0 && !turning_) work.far_rows += far_rows();
     if (plan_.levels == 0 && !turning_) work.crowded += overlap_.crowded_line * crowded_lines();
   }
@@ -448,10 +451,25 @@ class NestCost : public NestLines {
   double starts_ = 0, jumps_ = 0;
 };
 
+/// Parts one after the other, each shared by workers of its own.
+void add_parts(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+               const MachineModel& model) {
+  std::int64_t items = 0;
+  for (std::int32_t part = 0; part < nest.parts; ++part) {
+    const std::size_t first = work.shares.size();
+    add_nest(work, loop::part_of(nest, part), buffers, model, false);
+    items += work.items.count();
+    for (std::size_t i = first; i < work.shares.size(); ++i)
+      work.shares[i].part = part, work.shares[i].parts = nest.parts;
+  }
+  work.items = Items(items);
+}
+
 }  // namespace
 
 void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
               const MachineModel& model, bool rows) {
+  if (nest.parts > 1) return add_parts(work, nest, buffers, model);
   NestCost cost(nest, buffers, model, rows);
   if (cost.is_empty()) return;
   if (rows || !add_window(work, nest, buffers, model)) cost.add_to(work);

@@ -125,6 +125,30 @@ double NestLines::lines_of_many_streams() const {
   return further * points_of((codegen::DimSet{1} << plan_.rank()) - 1) * element / line_bytes;
 }
 
+double NestLines::apart(std::span<const loop::Access* const> accesses) const {
+  constexpr std::int64_t page = 4096;
+  std::set<std::pair<std::int32_t, std::int64_t>> begins;
+  for (const loop::Access* access : accesses) {
+    const DType dtype = buffers_[static_cast<std::size_t>(access->buffer)].dtype;
+    begins.insert(
+        {access->buffer, access->offset * static_cast<std::int64_t>(size_of(dtype)) / page});
+  }
+  const auto streams = std::max(1.0, static_cast<double>(begins.size()));
+  return std::max(0.0, 1 - overlap_.streams / streams);
+}
+
+double NestLines::loads_apart() const {
+  std::vector<const loop::Access*> loads;
+  for (const loop::Access& access : nest_.accesses) loads.push_back(&access);
+  return apart(loads);
+}
+
+double NestLines::stores_apart() const {
+  std::vector<const loop::Access*> stores;
+  for (const loop::Store& store : nest_.stores) stores.push_back(&store.access);
+  return apart(stores);
+}
+
 double NestLines::crowded_lines() const {
   constexpr std::int64_t page = 4096;  // of L1: from one line of a set to the next
   const double ways = static_cast<double>(model_.cache_bytes[0]) / page;

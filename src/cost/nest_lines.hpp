@@ -36,6 +36,10 @@ class NestLines : public NestView {
   double turned_lines() const;
   /// Lines of a map's streams beyond those that a core fetches ahead at once.
   double lines_of_many_streams() const;
+  /// Of a map's loads, and of its stores, the part in streams beyond those: streams begin in
+  /// different pages.
+  double loads_apart() const;
+  double stores_apart() const;
   /// Lines of streams that run through the same sets of L1 as more others than a set has ways.
   double crowded_lines() const;
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
@@ -47,6 +51,7 @@ class NestLines : public NestView {
   void add_lines_again(KernelWork& work) const;
 
  private:
+  double apart(std::span<const loop::Access* const> accesses) const;
   /// An access before it goes along the same lines.
   bool is_found(const loop::Access& access) const;
   /// How many lines of the cache an access touches, walking the loops from the inside, and how many

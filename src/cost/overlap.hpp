@@ -35,8 +35,9 @@ struct Overlap {
   /// reads them, and by who writes them. Fitted on Zen 4; for others what was waited for there
   /// before, in the same proportion.
   double fetched = 0.12, taken = 0.2;
-  /// Times more that lines are waited for which are taken by more streams than are fetched ahead.
-  double taken_apart = 0;
+  /// Times more that lines are waited for which are taken by more streams than are fetched ahead;
+  /// and the part that is not where so many are read, whose first lines come all at once.
+  double taken_apart = 0, fetched_together = 0;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;
   /// The same for contractions, whose panels lie side by side and are asked for early.

@@ -39,6 +39,9 @@ class Shares {
     }
     share.first = std::clamp<std::int64_t>(share.first, 0, buffer.elements - 1);
     share.last = std::clamp<std::int64_t>(share.last, share.first, buffer.elements - 1);
+    share.elements = share.last - share.first + 1;
+    if (access.indirect.empty())
+      share.elements = std::min(share.elements, points_of(access.strides, extents));
     shares_.push_back(share);
   }
   void add(const std::vector<loop::Access>& accesses, const std::vector<loop::Store>& stores,
@@ -48,6 +51,15 @@ class Shares {
   }
 
  private:
+  /// Points of the dims along which an access moves.
+  static std::int64_t points_of(const Integers& strides, const Integers& extents) {
+    std::int64_t points = 1;
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      if (strides[dim] != 0) points *= std::max<std::int64_t>(extents[dim], 1);
+    }
+    return points;
+  }
+
   static void set_place(Share& share, std::int64_t offset, const Integers& strides,
                         const Integers& extents, std::size_t lead) {
     std::int64_t within = 1;  // elements from the first to the last one of a point of `lead`
@@ -82,11 +94,11 @@ std::size_t lead_of(const loop::Contraction& c, const codegen::ContractionPlan& 
   const std::size_t batches = c.batch_extents.size(), rows = batches + c.m_extents.size();
   Integers extents = c.batch_extents;
   extents.insert(extents.end(), c.m_extents.begin(), c.m_extents.end());
-  const bool rows_first = plan.rows_outermost && plan.row_groups > 1;
-  if (plan.batches > 1 && !rows_first) {
+  if (plan.shares_batch()) {
     const std::size_t batch = first_long(extents, 0, batches);
     if (batch != none) return batch;
   }
+  const bool rows_first = plan.rows_outermost && plan.row_groups > 1;
   const bool by_columns =
       !rows_first && !plan.whole_rows && plan.line.segments == 0 && plan.column_blocks > 1;
   return by_columns ? rows : first_long(extents, batches, rows);

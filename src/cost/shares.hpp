@@ -25,9 +25,12 @@ struct Share {
   };
   std::int32_t buffer = 0;  ///< of the kernel
   std::int64_t first = 0, last = 0;
+  std::int64_t elements = 1;  ///< of those from first to last, how many
   Kind kind = Kind::each;
   std::int64_t period = 0;  ///< woven: elements until the first worker comes again
   bool written = false;
+  /// Only the workers of one part of so many equal ones touch them, as `kind` says.
+  std::int32_t part = 0, parts = 1;
 };
 
 /// Adds those of a nest that is planned so; of local buffers none.

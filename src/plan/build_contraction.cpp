@@ -44,6 +44,7 @@ Status PlanBuilder::add_contraction(const Region& region) {
   kernel.buffers = buffers.declared;
   add_kernel(std::move(kernel), buffers.plan_buffers, root.op.is<op::Conv>() ? "conv" : "matmul",
              flops, 0);
+  share_points(operand_read(graph_, regions_, root.inputs[0]));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Plan steps of Winograd's transforms of tiles.
 #include <numeric>
 
+#include "codegen/machine.hpp"
 #include "graph/winograd.hpp"
 #include "plan/plan_builder.hpp"
 #include "rlx/ops.hpp"
@@ -75,6 +76,20 @@ void PlanBuilder::add_tiles(const Region& region) {
   }
   finish_nest(std::move(nest), domain, buffers, expression.uses_indices(), "tiles",
               node_cost(graph_, root).flops, 0);
+  if (from_pixels) images_[region.root] = plan_.kernels.size() - 1;
+}
+
+// What a worker makes it then finds in its own caches, and it takes nothing from those of the
+// others when the next layer writes there. The pixels, which all read then, are fewer than the
+// points. Where no cache of a core holds its points they come from farther away anyway.
+void PlanBuilder::share_points(ValueId points) {
+  const auto image = images_.find(points.node);
+  if (image == images_.end() || options_.threads == 1) return;
+  const auto bytes = static_cast<std::int64_t>(graph_.type(points).bytes());
+  if (bytes > options_.threads * options_.model.cache_bytes[1]) return;
+  const codegen::Machine machine = codegen::machine_of(options_.target);
+  if (!cost::cut_of(plan_.kernels.back(), machine).by_batch) return;
+  std::get<loop::Nest>(plan_.kernels[image->second].body).parts = 2;
 }
 
 }  // namespace rlx::plan

@@ -1,5 +1,6 @@
 // Who of a team touched each piece of memory last, and what others fetch from its caches.
 #include <algorithm>
+#include <cmath>
 
 #include "plan/predict.hpp"
 
@@ -17,6 +18,9 @@ struct Owner {
 };
 
 class Owners {
+  /// Pieces of a period from which on each of them is one worker's.
+  static constexpr double fine_period = 8;
+
  public:
   using SharesOf = std::function<const std::vector<cost::Share>&(const Step&)>;
 
@@ -26,7 +30,8 @@ class Owners {
         pieces_(pieces),
         where_(where),
         shares_of_(shares_of),
-        owners_(pieces.bytes().size()) {}
+        owners_(pieces.bytes().size()),
+        crossing_(pieces.bytes().size()) {}
 
   std::map<const Step*, Crossing> run() {
     // The second run finds what the first one left.
@@ -40,7 +45,13 @@ class Owners {
   void take(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel) {
-        for (const cost::Share& share : shares_of_(step)) take(step, share);
+        const std::vector<cost::Share>& shares = shares_of_(step);
+        for (const cost::Share& share : shares) count(step, share);
+        sum_up(step);
+        for (const cost::Share& share : shares)
+          for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double) {
+            take(range, by, share.written);
+          });
       } else {
         take_all(step);
       }
@@ -61,50 +72,94 @@ class Owners {
     }
   }
 
-  void take(const Step& step, const cost::Share& share) {
-    const auto k = static_cast<std::size_t>(share.buffer);
-    const std::int32_t buffer = step.buffers[k];
+  /// visit(pieces, who touches them, bytes of each that the share touches) for the part of every
+  /// worker.
+  void for_parts(const Step& step, const cost::Share& share, const auto& visit) const {
+    const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
     const BufferPlan& planned = plan_.buffers[static_cast<std::size_t>(buffer)];
     const Pieces::Range range = pieces_.part_of(
         buffer, {static_cast<std::size_t>(share.first), static_cast<std::size_t>(share.last)},
         planned.elements);
     if (range.first >= range.last) return;
     const auto size = static_cast<double>(size_of(planned.dtype));
-    const bool is_parted = step.threads > 1 && (share.kind == cost::Share::Kind::in_order ||
+    const Team team = team_of(step, share);
+    const bool is_parted = team.members > 1 && (share.kind == cost::Share::Kind::in_order ||
                                                 share.kind == cost::Share::Kind::reversed);
-    const std::size_t parts = is_parted ? static_cast<std::size_t>(step.threads) : 1;
+    const std::size_t parts = is_parted ? static_cast<std::size_t>(team.members) : 1;
     const std::size_t count = range.last - range.first;
-    double pieces = 0;
+    const double bytes = static_cast<double>(share.elements) * size / static_cast<double>(count);
+    const double period = pieces_of_period(share, size, range);
+    if (team.members > 1 && period >= fine_period) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const double place = std::fmod(static_cast<double>(i) + 0.5, period) / period;
+        const auto worker = static_cast<std::int32_t>(place * team.members);
+        visit(Pieces::Range{range.first + i, range.first + i + 1},
+              Owner{.kind = Owner::Kind::one, .worker = team.first + worker}, bytes);
+      }
+      return;
+    }
     for (std::size_t part = 0; part < parts; ++part) {
       const Pieces::Range own{range.first + part * count / parts,
                               range.first + (part + 1) * count / parts};
-      pieces += take(own, toucher(step, share, part, parts, size), step.threads, share.written);
+      visit(own, toucher(team, share, part, parts, size), bytes);
     }
-    const double touched = static_cast<double>(share.last - share.first + 1) * size;
-    Crossing& sum = result_[&step];
-    (share.written ? sum.written : sum.read) +=
-        pieces * touched / static_cast<double>(count) * near_share(step, k);
   }
 
-  /// How many of these pieces come from other workers.
-  double take(const Pieces::Range& range, const Owner& by, int threads, bool written) {
-    double crossing = 0;
+  /// Pieces from a worker's part to its next one, where workers take turns; else 0.
+  double pieces_of_period(const cost::Share& share, double size, const Pieces::Range& range) const {
+    if (share.kind != cost::Share::Kind::woven || share.period == 0) return 0;
+    return static_cast<double>(share.period) * size / pieces_.bytes()[range.first];
+  }
+
+  /// Notes what comes from other workers, as it lies before the step. Accesses to the same lines
+  /// fetch them once.
+  void count(const Step& step, const cost::Share& share) {
+    const double near = near_share(step, static_cast<std::size_t>(share.buffer));
+    for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
+      for (std::size_t piece = range.first; piece < range.last; ++piece) {
+        const double times = share_from_others(by, owners_[piece], step.threads, share.written);
+        if (times == 0) continue;
+        Crossing& sum = crossing_[piece];
+        if (sum.read == 0 && sum.written == 0) touched_.push_back(piece);
+        double& part = share.written ? sum.written : sum.read;
+        part = std::min(part + times * near * bytes,
+                        std::max(part, times * near * pieces_.bytes()[piece]));
+      }
+    });
+  }
+  void sum_up(const Step& step) {
+    Crossing& sum = result_[&step];
+    for (const std::size_t piece : touched_) {
+      sum.read += crossing_[piece].read;
+      sum.written += crossing_[piece].written;
+      crossing_[piece] = {};
+    }
+    touched_.clear();
+  }
+
+  void take(const Pieces::Range& range, const Owner& by, bool written) {
     for (std::size_t piece = range.first; piece < range.last; ++piece) {
       Owner& owner = owners_[piece];
-      crossing += share_from_others(by, owner, threads, written);
       if (written || owner.kind == Owner::Kind::nobody) {
         owner = by;
       } else if (owner != by) {
         owner = {.kind = Owner::Kind::all};
       }
     }
-    return crossing;
   }
 
-  /// Who of the step's workers touches that part, of so many, of elements of `size` bytes.
-  static Owner toucher(const Step& step, const cost::Share& share, std::size_t part,
+  /// The workers of a step that touch a share.
+  struct Team {
+    std::int32_t first = 0, members = 1;
+  };
+  static Team team_of(const Step& step, const cost::Share& share) {
+    return {share.part * step.threads / share.parts, std::max(step.threads / share.parts, 1)};
+  }
+
+  /// Who of a team touches that part, of so many, of elements of `size` bytes.
+  static Owner toucher(const Team& team, const cost::Share& share, std::size_t part,
                        std::size_t parts, double size) {
-    if (step.threads == 1) return {.kind = Owner::Kind::one};
+    if (team.members == 1) return {.kind = Owner::Kind::one, .worker = team.first};
     switch (share.kind) {
       case cost::Share::Kind::each:
         // Written by whoever comes there.
@@ -114,7 +169,7 @@ class Owners {
       case cost::Share::Kind::reversed: part = parts - 1 - part; break;
       case cost::Share::Kind::in_order: break;
     }
-    return {.kind = Owner::Kind::one, .worker = static_cast<std::int32_t>(part)};
+    return {.kind = Owner::Kind::one, .worker = team.first + static_cast<std::int32_t>(part)};
   }
 
   /// How often a piece is fetched from another worker's caches, or taken from them to be written.
@@ -142,6 +197,8 @@ class Owners {
   const Whereabouts& where_;
   const SharesOf& shares_of_;
   std::vector<Owner> owners_;
+  std::vector<Crossing> crossing_;    ///< by piece, of the step at hand
+  std::vector<std::size_t> touched_;  ///< pieces with some
   std::map<const Step*, Crossing> result_;
 };
 

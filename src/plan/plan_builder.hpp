@@ -68,6 +68,9 @@ class PlanBuilder {
   // build_tiles.cpp
   /// A transform of Winograd's tiles: every point or pixel of a tile is made in one place.
   void add_tiles(const Region& region);
+  /// Lets workers share out the points of an image where the last step's kernel, which multiplies
+  /// the value `points`, shares them out.
+  void share_points(ValueId points);
 
   // build_contraction.cpp
   Status add_contraction(const Region& region);
@@ -158,7 +161,8 @@ class PlanBuilder {
   Plan plan_;
   const Region* current_ = nullptr;
   std::map<ValueId, std::int32_t> buffer_of_, dense_of_, layer_of_;
-  std::map<ValueId, Located> worker_rows_;  ///< of the first contraction of the chain in work
+  std::map<std::int32_t, std::size_t> images_;  ///< kernels that make the points of images, by node
+  std::map<ValueId, Located> worker_rows_;      ///< of the first contraction of the chain in work
   std::vector<bool> read_outside_;
 };
 

@@ -213,29 +213,22 @@ class Predictor {
     return time_of(step, threads, crossing).ns - time_of(step, threads, 0).ns;
   }
 
-  /// What it costs that data lies in the other workers' caches.
-  /// `apart`: of the lines, those of more streams than are fetched ahead.
-  double crossing_ns(const Crossing& crossing, int threads, double apart = 0) const {
+  /// What it costs that data lies in the other workers' caches. `loads_apart`, `stores_apart`: of
+  /// the lines that are read, and written, those of more streams than are fetched ahead.
+  double crossing_ns(const Crossing& crossing, int threads, double loads_apart = 0,
+                     double stores_apart = 0) const {
     const cost::Overlap& overlap = model_.overlap;
-    const double taken = overlap.taken * (1 + overlap.taken_apart * apart);
-    return (overlap.fetched * crossing.read + taken * crossing.written) /
-           (threads * model_.other_core);
+    const double fetched = overlap.fetched * (1 - overlap.fetched_together * loads_apart);
+    const double taken = overlap.taken * (1 + overlap.taken_apart * stores_apart);
+    return (fetched * crossing.read + taken * crossing.written) / (threads * model_.other_core);
   }
   /// The same of a step of the plan as it is.
   double crossing_ns(const Step& step, int threads) {
     const auto known = crossings_.find(&step);
     if (known == crossings_.end()) return 0;
-    return crossing_ns(known->second, threads, share_apart(step));
-  }
-  /// Of a kernel's lines, those of more streams than are fetched ahead at once.
-  double share_apart(const Step& step) {
-    if (step.kind != Step::Kind::kernel) return 0;
+    if (step.kind != Step::Kind::kernel) return crossing_ns(known->second, threads);
     const cost::KernelWork& own = work(step, where_.data);
-    double bytes = 0;
-    for (std::size_t level = 0; level < cost::level_count; ++level)
-      bytes += own.read[level] + own.written[level];
-    constexpr double line_bytes = 64;
-    return bytes > 0 ? std::min(1.0, own.further_lines * line_bytes / bytes) : 0;
+    return crossing_ns(known->second, threads, own.loads_apart, own.stores_apart);
   }
   /// About the same where either the step before or this one runs on one worker, who has the part
   /// of the others or leaves them theirs.

@@ -36,6 +36,16 @@ class RandomNest {
     return nest_.kernel(parallel);
   }
 
+  /// Elementwise, with stores that fall into so many parts.
+  loop::Kernel make_parts(std::int32_t parts) {
+    const int rank = static_cast<int>(nest_.nest().extents.size());
+    for (int i = pick(2, 5); i > 0; --i) pool_.push_back(random_load(f32));
+    for (int i = pick(3, 9); i > 0; --i) pool_.push_back(random_operation(f32));
+    for (std::int32_t i = parts * pick(1, 3); i > 0; --i) store(any(), rank);
+    nest_.nest().parts = parts;
+    return nest_.kernel(rank);
+  }
+
  private:
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   ScalarId any() {
@@ -149,6 +159,37 @@ TEST_P(RandomNests, MatchTheInterpreter) {
     const loop::Kernel kernel = RandomNest(seed * 131 + 7).make(dtype, static_cast<int>(seed % 3));
     expect_as_interpreted(kernel, tolerance_of(dtype), seed);
     if (HasFailure()) return;
+  }
+}
+
+TEST(RandomNestParts, MatchTheInterpreter) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    const auto parts = static_cast<std::int32_t>(2 + seed % 3);
+    expect_as_interpreted(RandomNest(seed * 37 + 5).make_parts(parts), tolerance_of(f32), seed);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(RandomNestParts, HoldAllStoresAndNothingThatTheyDoNotNeed) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    const loop::Kernel kernel = RandomNest(seed * 37 + 5).make_parts(2);
+    const auto& nest = std::get<loop::Nest>(kernel.body);
+    std::vector<loop::Access> stored;
+    for (std::int32_t part = 0; part < 2; ++part) {
+      const loop::Nest own = loop::part_of(nest, part);
+      std::vector<bool> used(own.nodes.size(), false);
+      for (const loop::Store& store : own.stores) {
+        stored.push_back(store.access);
+        used.at(static_cast<std::size_t>(store.node)) = true;
+      }
+      for (std::size_t i = own.nodes.size(); i-- > 0;) {
+        EXPECT_TRUE(used[i]) << i;
+        for (const ScalarId operand : {own.nodes[i].a, own.nodes[i].b, own.nodes[i].c})
+          if (operand >= 0) used.at(static_cast<std::size_t>(operand)) = true;
+      }
+    }
+    ASSERT_EQ(stored.size(), nest.stores.size());
+    for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(stored[i], nest.stores[i].access);
   }
 }
 

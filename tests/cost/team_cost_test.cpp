@@ -6,6 +6,7 @@
 
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
+#include "graph/winograd.hpp"
 #include "plan/build.hpp"
 #include "plan/predict.hpp"
 #include "plan/regions.hpp"
@@ -88,6 +89,38 @@ TEST(Crossing, half_of_what_is_turned_comes_from_the_other_worker) {
   EXPECT_NEAR(both[1].read, bytes / 2, 0.1 * bytes);
   // What both read since is taken from one of them by who writes it.
   EXPECT_NEAR(both[0].written, bytes, 0.1 * bytes);
+}
+
+/// The transform of an image and its products.
+Graph products_of_points(std::int64_t tiles, std::int64_t channels) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 4 * tiles + 2, 4 * tiles + 2, channels});
+  const Value w = graph.param("w", f32, {36, channels, channels});
+  graph.output("y", matmul(graph.add_one(op::WinogradImage{4}, {x}), w));
+  return graph;
+}
+
+TEST(Crossing, who_makes_points_multiplies_them) {
+  constexpr std::int64_t side = 4, channels = 128;
+  const cost::MachineModel model = cost::model_of_zen5();
+  Plan plan = plan_of(products_of_points(side, channels), model, 2);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  EXPECT_EQ(std::get<loop::Nest>(plan.kernels[0].body).parts, 2);
+  EXPECT_EQ(crossings_with(plan, model, {2, 2})[1].read, 0);
+  // Shared out by tiles a worker has half of each point's.
+  std::get<loop::Nest>(plan.kernels[0].body).parts = 1;
+  constexpr double bytes = 36 * side * side * channels * 4;
+  EXPECT_NEAR(crossings_with(plan, model, {2, 2})[1].read, bytes / 2, 0.1 * bytes);
+}
+
+TEST(Crossing, who_makes_tiles_multiplies_them_where_the_matrix_is_small) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  const Plan plan = plan_of(products_of_points(10, 32), model, 2);
+  ASSERT_EQ(plan.steps.size(), 2U);
+  EXPECT_EQ(std::get<loop::Nest>(plan.kernels[0].body).parts, 1);
+  // But for pieces that two workers share.
+  constexpr double bytes = 36 * 10 * 10 * 32 * 4;
+  EXPECT_LT(crossings_with(plan, model, {2, 2})[1].read, 0.05 * bytes);
 }
 
 TEST(Crossing, of_what_one_worker_made_a_team_fetches_half) {

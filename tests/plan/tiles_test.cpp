@@ -2,8 +2,10 @@
 // compute.
 #include <gtest/gtest.h>
 
+#include "../cost/presets.hpp"
 #include "../passes/same_values.hpp"
 #include "graph/winograd.hpp"
+#include "plan/build.hpp"
 #include "plan/placement.hpp"
 #include "rlx/rlx.hpp"
 
@@ -74,6 +76,22 @@ TEST(Tiles, compute_what_the_reference_does) {
     expect_computed(
         layer(outputs, 19, [](Graph&, Value y) { return reduce(y, Reduction::sum, {3}); }), 5e-3);
   }
+}
+
+TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {
+  const FlatGraph flat = flatten(layer(4, 130, [](Graph&, Value y) { return y; })).value();
+  const auto parts_of_image = [&](int threads, std::int64_t cache_bytes) {
+    BuildOptions options;
+    options.target = cost::zen5_target;
+    options.model = cost::model_of_zen5();
+    options.model.cache_bytes[1] = cache_bytes;
+    options.threads = threads;
+    const Plan plan = build_plan(flat, options).value();
+    return std::get<loop::Nest>(plan.kernels.at(0).body).parts;
+  };
+  EXPECT_EQ(parts_of_image(1, 1 << 20), 1);
+  EXPECT_EQ(parts_of_image(2, 1 << 20), 2);
+  EXPECT_EQ(parts_of_image(2, 1 << 10), 1);
 }
 
 TEST(Tiles, points_a_multiple_of_pages_apart_get_a_line_between_them) {

@@ -326,7 +326,35 @@ const loop::Access& NestEmitter::access(std::size_t number) const {
   return nest_.stores[number - nest_.accesses.size()].access;
 }
 
+namespace {
+
+/// Part after part, each for those of the items that are its own.
+Result<KernelShape> emit_parts(Emitter& emitter, const loop::Nest& nest) {
+  KernelShape all;
+  auto& b = emitter.builder;
+  llvm::Value *const begin = emitter.begin, *const end = emitter.end;
+  for (std::int32_t part = 0; part < nest.parts; ++part) {
+    const loop::Nest own = loop::part_of(nest, part);
+    const std::int64_t items = plan_nest(own, emitter.machine).items;
+    const auto within = [&](llvm::Value* item) {
+      llvm::Value* at = b.CreateSub(item, emitter.i64(all.work_items));
+      at = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, emitter.i64(0));
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, at, emitter.i64(items));
+    };
+    emitter.begin = within(begin), emitter.end = within(end);
+    const Result<KernelShape> shape = emit_nest(emitter, own);
+    if (!shape.ok()) return shape;
+    all.work_items += items;
+    all.scratch_bytes = std::max(all.scratch_bytes, shape->scratch_bytes);
+  }
+  emitter.begin = begin, emitter.end = end;
+  return all;
+}
+
+}  // namespace
+
 Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows) {
+  if (nest.parts > 1) return emit_parts(emitter, nest);
   if (const auto reason = cannot_generate(emitter.kernel, nest.nodes)) {
     return Error{ErrorKind::unsupported, *reason};
   }
