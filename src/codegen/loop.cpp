@@ -120,9 +120,11 @@ void write_recurrence(Writer& out, const Recurrence& r) {
 Nest part_of(const Nest& nest, std::int32_t part) {
   Nest result = nest;
   result.parts = 1;
-  const std::size_t count = nest.stores.size() / static_cast<std::size_t>(nest.parts);
-  const auto first = nest.stores.begin() + static_cast<std::ptrdiff_t>(count) * part;
-  result.stores.assign(first, first + static_cast<std::ptrdiff_t>(count));
+  const auto count = static_cast<std::ptrdiff_t>(nest.stores.size());
+  const auto begin_of = [&](std::int32_t i) {
+    return nest.stores.begin() + count * i / nest.parts;
+  };
+  result.stores.assign(begin_of(part), begin_of(part + 1));
   std::vector<bool> needed(nest.nodes.size(), false);
   const auto need = [&](ScalarId id) {
     if (id >= 0) needed[static_cast<std::size_t>(id)] = true;

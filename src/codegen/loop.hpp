@@ -68,9 +68,9 @@ struct Buffer {
 /// are parallel, the others are reduced by `reduce` nodes. Reductions may feed expressions that are
 /// reduced again (softmax, norms): levels follow each other. A store may write a buffer that a load
 /// reads only if both have the same access (in place).
-/// `parts`: the stores fall into so many parts of equally many, in order, each made by work items
-/// of its own, those of the first part first: workers then share out the stores, not the points.
-/// What is computed does not depend on it.
+/// `parts`: the stores fall into so many parts, in order and of nearly equally many, which work
+/// items of their own make, those of the first part first: workers then share out the stores, not
+/// the points. What is computed does not depend on it.
 struct Nest {
   std::vector<std::int64_t> extents;  ///< outer to inner
   std::int32_t parallel_dims = 0;

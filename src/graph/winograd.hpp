@@ -1,5 +1,7 @@
 // Winograd's minimal filtering F(m x m, 3x3) by interpolation at 0, +-p for each p of a list, and
-// infinity (Lavin and Gray, arXiv 1509.09308): what its passes and ops share.
+// infinity (Lavin and Gray, arXiv 1509.09308): what its passes and ops share. With stride 2 the
+// even pixels of a line meet two taps and the odd ones one: F(2, 2) of the former and the products
+// of the latter, 5 multiplications for 2 outputs, and neither factors nor differences of sums.
 #pragma once
 
 #include <cmath>
@@ -15,28 +17,32 @@ namespace rlx::op {
 
 /// An op that users do not write: the winograd pass makes it, weights are prepared by it. Filters w
 /// [K, C, 3, 3] as the points of F(outputs x outputs, 3x3) want them, [n * n, C, K] with n =
-/// outputs + 2: result[n * i + j] of a pair of channels is entry (i, j) of G g G^T, taken in f64.
-/// A row of G is (1, x, x^2) / N(x) for an interpolation point x, where N(x) is the product of its
-/// distances from the others, and (0, 0, 1) for infinity. f32, of f16 or bf16 too; or u8, i8 or i16
-/// with outputs 2, of which the results are i16, four times as large: G has halves.
+/// winograd::side: result[n * i + j] of a pair of channels is entry (i, j) of G g G^T, taken in
+/// f64. A row of G is (1, x, x^2) / N(x) for an interpolation point x, where N(x) is the product of
+/// its distances from the others, and (0, 0, 1) for infinity. With stride 2 its rows are (1, 0, 0),
+/// (1, 0, 1), (0, 0, 1), and (0, 1, 0) twice. f32, of f16 or bf16 too; or, with outputs 2 and
+/// stride 1, u8, i8 or i16, of which the results are i16, four times as large: G has halves.
 struct WinogradFilters {
-  std::int64_t outputs = 2;  ///< 2 or 4
+  std::int64_t outputs = 2;  ///< 2, or 4 with stride 1
+  std::int64_t stride = 1;   ///< 1 or 2
 };
 
-/// Made by the same pass: the points B^T d B of every tile d of n x n pixels, n = outputs + 2, of
-/// channels-last images x [N, H, W, C] whose tiles begin `outputs` pixels apart: H and W are whole
-/// multiples of it, and 2 more. The result [n * n, N * tiles, C] is what winograd_filters multiply.
-/// f32; or i16 with outputs 2.
+/// Made by the same pass: the points B^T d B of every tile d of n x n pixels, n = winograd::side,
+/// of channels-last images x [N, H, W, C] whose tiles begin outputs * stride pixels apart: H and W
+/// are whole multiples of that, and 3 - stride more. The result [n * n, N * tiles, C] is what
+/// winograd_filters multiply. f32; or i16 with outputs 2 and stride 1.
 struct WinogradImage {
-  std::int64_t outputs = 2;  ///< 2 or 4
+  std::int64_t outputs = 2;  ///< 2, or 4 with stride 1
+  std::int64_t stride = 1;   ///< 1 or 2
 };
 
 /// Made by the same pass: A^T m A for the products m [n * n, N * rows * columns, K] of every tile,
-/// n = outputs + 2, put together: images [N, rows * outputs, columns * outputs, K]. f32; or i32
-/// with outputs 2, 2^winograd::integer_shift times the convolution's sums.
+/// n = winograd::side, put together: images [N, rows * outputs, columns * outputs, K]. f32; or i32
+/// with outputs 2 and stride 1, 2^winograd::integer_shift times the convolution's sums.
 struct WinogradOutputs {
-  std::int64_t outputs = 2;            ///< 2 or 4
+  std::int64_t outputs = 2;            ///< 2, or 4 with stride 1
   std::int64_t rows = 1, columns = 1;  ///< of tiles in an image
+  std::int64_t stride = 1;             ///< 1 or 2
 };
 
 }  // namespace rlx::op
@@ -44,6 +50,11 @@ struct WinogradOutputs {
 namespace rlx::winograd {
 
 inline constexpr std::int64_t taps = 3;
+
+/// Pixels of a tile along one axis, and as many points.
+constexpr std::int64_t side(std::int64_t outputs, std::int64_t stride) {
+  return (outputs - 1) * stride + taps;
+}
 
 /// The points of integers, and sums of their products, are 2 to this times those of the formula.
 inline constexpr int integer_shift = 2;
@@ -84,7 +95,8 @@ class Transforms {
   using Line = std::vector<V>;
   using Square = std::vector<Line>;
 
-  explicit Transforms(std::int64_t outputs) : magnitudes_(winograd::magnitudes(outputs)) {}
+  Transforms(std::int64_t outputs, std::int64_t stride)
+      : magnitudes_(winograd::magnitudes(outputs)), stride_(stride) {}
 
   /// B^T d B of a tile of the image.
   Square image(const Square& d) const {
@@ -101,6 +113,7 @@ class Transforms {
   /// points y; those of p and -p have the same even and odd parts. Zero takes the first even part
   /// along, infinity the last odd one.
   Line image_points(const Line& d) const {
+    if (stride_ == 2) return {plus(d[0], -1, d[2]), d[2], plus(d[4], -1, d[2]), d[1], d[3]};
     Line pairs;
     std::optional<V> zero, infinity;
     for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
@@ -120,6 +133,8 @@ class Transforms {
 
   /// A^T m, the outputs: output i is the sum of x^i m over the points x.
   Line output_points(const Line& m) const {
+    if (stride_ == 2)
+      return {plus(plus(m[0], 1, m[1]), 1, m[3]), plus(plus(m[1], 1, m[2]), 1, m[4])};
     const std::size_t outputs = 2 * magnitudes_.size();
     Line even, odd;  // of p and -p
     for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
@@ -176,6 +191,7 @@ class Transforms {
   }
 
   const std::span<const double> magnitudes_;
+  const std::int64_t stride_;
 };
 
 }  // namespace rlx::winograd

@@ -18,8 +18,10 @@ namespace {
 
 using winograd::taps;
 
-/// Rows of the matrix G: (1, x, x^2) / N(x) for each point x, and (0, 0, 1) for infinity.
-std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs) {
+/// Rows of the matrix G: (1, x, x^2) / N(x) for each point x, and (0, 0, 1) for infinity; with
+/// stride 2 the sums of taps that the points of a line meet.
+std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs, std::int64_t stride) {
+  if (stride == 2) return {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}, {0, 1, 0}};
   const std::span<const double> magnitudes = winograd::magnitudes(outputs);
   std::vector<std::array<double, taps>> rows{{1 / winograd::polynomial(magnitudes)[0], 0, 0}};
   for (const double p : magnitudes) {
@@ -31,6 +33,15 @@ std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs) {
   }
   rows.push_back({0, 0, 1});
   return rows;
+}
+
+/// 2 outputs; of floats also 4, or 2 with stride 2.
+Status check_tile(std::string_view name, std::int64_t outputs, std::int64_t stride, bool floats) {
+  if (outputs == 2 && stride == 1) return {};
+  if (floats && ((outputs == 4 && stride == 1) || (outputs == 2 && stride == 2))) return {};
+  return bad_input(
+      "The outputs and the stride ({}, {}) of {} are 2 and 1, or of floats 4 and 1 or 2 and 2.",
+      outputs, stride, name);
 }
 
 /// So many filters at once, for the compiler's vectors.
@@ -74,7 +85,8 @@ struct Rules<op::WinogradFilters> {
   static constexpr std::string_view name = "winograd_filters";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{.composite = true, .rows_to_columns = true};
-  static constexpr auto fields = std::tuple{field("outputs", &A::outputs)};
+  static constexpr auto fields =
+      std::tuple{field("outputs", &A::outputs), field("stride", &A::stride)};
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& w = args[0];
@@ -86,10 +98,8 @@ struct Rules<op::WinogradFilters> {
           "The filters of winograd_filters are [K, C, 3, 3] of f32, f16, bf16, u8, i8 or i16, not "
           "{}.",
           w.text());
-    if (a.outputs != 2 && (a.outputs != 4 || integers))
-      return bad_input("The outputs ({}) of winograd_filters are 2, or 4 with filters of floats.",
-                       a.outputs);
-    const std::int64_t side = a.outputs + taps - 1;
+    RLX_TRY(check_tile(name, a.outputs, a.stride, !integers));
+    const std::int64_t side = winograd::side(a.outputs, a.stride);
     return std::vector<Type>{
         Type{integers ? DType::i16 : DType::f32, {Dim(side * side), w.shape[1], w.shape[0]}}};
   }
@@ -111,7 +121,7 @@ struct Rules<op::WinogradFilters> {
     const std::int64_t out = w.dims[0], in = w.dims[1];
     const auto* from = reinterpret_cast<const From*>(w.data);
     auto* to = reinterpret_cast<To*>(args.out(0).data);
-    const auto rows = filter_rows(a.outputs);
+    const auto rows = filter_rows(a.outputs, a.stride);
     std::vector<Lanes> square;
     constexpr auto lanes = static_cast<std::int64_t>(Lanes::count);
     for (std::int64_t c = 0; c < in; ++c) {
@@ -152,7 +162,7 @@ struct Rules<op::WinogradFilters> {
       g[static_cast<std::size_t>(tap)] = reshape(slice(w, starts, limits), shape);
     }
     Values square;
-    filter_square(filter_rows(a.outputs), g, square);
+    filter_square(filter_rows(a.outputs, a.stride), g, square);
     const Value points = concat(square, 0);
     if (is_float(inputs[0].dtype())) return {cast(points, DType::f32)};
     const Value scale = graph.constant(DType::f64, 1 << winograd::integer_shift);
@@ -162,7 +172,7 @@ struct Rules<op::WinogradFilters> {
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
     // 3 multiply-adds for each entry of G g, and of that with G^T.
-    const double side = static_cast<double>(a.outputs + taps - 1);
+    const auto side = static_cast<double>(winograd::side(a.outputs, a.stride));
     return {6 * static_cast<double>(results[0].elements()) * (1 + taps / side),
             bytes_of(inputs, results)};
   }
@@ -172,7 +182,8 @@ struct Rules<op::WinogradFilters> {
             {.op = A{4}, .inputs = {Type{DType::f32, {33, 2, 3, 3}}}},
             {.op = A{}, .inputs = {Type{DType::i8, {19, 4, 3, 3}}}},
             {.op = A{}, .inputs = {Type{DType::i16, {2, 3, 3, 3}}}},
-            {.op = A{4}, .inputs = {Type{DType::f16, {9, 2, 3, 3}}}}};
+            {.op = A{4}, .inputs = {Type{DType::f16, {9, 2, 3, 3}}}},
+            {.op = A{2, 2}, .inputs = {Type{DType::f32, {11, 3, 3, 3}}}}};
   }
 };
 RLX_OP(op::WinogradFilters, "conv")
@@ -188,23 +199,21 @@ struct Counted {
 };
 
 /// Operations of the transform of one tile, in both directions.
-double operations_of_tile(std::int64_t outputs, bool of_image) {
-  const auto side = static_cast<std::size_t>(outputs + taps - 1);
+double operations_of_tile(std::int64_t outputs, std::int64_t stride, bool of_image) {
+  const auto side = static_cast<std::size_t>(winograd::side(outputs, stride));
   const Counted none{std::make_shared<int>(0)};
   const winograd::Transforms<Counted>::Square tile(side, {side, none});
-  const winograd::Transforms<Counted> transforms(outputs);
+  const winograd::Transforms<Counted> transforms(outputs, stride);
   of_image ? transforms.image(tile) : transforms.outputs(tile);
   return *none.count;
 }
 
-/// 2, or 4 with floats.
-Status check_outputs(std::string_view name, std::int64_t outputs, DType dtype, DType integers) {
+Status check_operand(std::string_view name, std::int64_t outputs, std::int64_t stride, DType dtype,
+                     DType integers) {
   if (dtype != DType::f32 && dtype != integers)
     return bad_input("The operand of {} is of f32 or {}, not {}.", name, name_of(integers),
                      name_of(dtype));
-  if (outputs != 2 && (outputs != 4 || dtype != DType::f32))
-    return bad_input("The outputs ({}) of {} are 2, or 4 with an operand of f32.", outputs, name);
-  return {};
+  return check_tile(name, outputs, stride, dtype == DType::f32);
 }
 
 /// Distances in memory: from an image, row and column of tiles to the next, and from a place of a
@@ -213,10 +222,10 @@ struct TileLayout {
   std::int64_t image, row, column, below, beside;
 };
 
-/// Of images [N, H, W, C] whose tiles begin `outputs` pixels apart.
-TileLayout layout_of_image(std::span<const std::int64_t> dims, std::int64_t outputs) {
+/// Of images [N, H, W, C] whose tiles begin `apart` pixels apart.
+TileLayout layout_of_image(std::span<const std::int64_t> dims, std::int64_t apart) {
   const std::int64_t line = dims[2] * dims[3];
-  return {dims[1] * line, outputs * line, outputs * dims[3], line, dims[3]};
+  return {dims[1] * line, apart * line, apart * dims[3], line, dims[3]};
 }
 
 /// Of points [side * side, tiles, C].
@@ -263,24 +272,28 @@ struct Rules<op::WinogradImage> {
   static constexpr std::string_view name = "winograd_image";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{};
-  static constexpr auto fields = std::tuple{field("outputs", &A::outputs)};
+  static constexpr auto fields =
+      std::tuple{field("outputs", &A::outputs), field("stride", &A::stride)};
+
+  static std::int64_t tiles(const A& a, std::int64_t pixels) {
+    return (pixels - taps + a.stride) / (a.outputs * a.stride);
+  }
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& x = args[0];
-    RLX_TRY(check_outputs(name, a.outputs, x.dtype, DType::i16));
+    RLX_TRY(check_operand(name, a.outputs, a.stride, x.dtype, DType::i16));
     if (x.rank() != 4 || !x.is_static())
       return bad_input("The operand of {} is of images [N, H, W, C] of known dims, not {}.", name,
                        x.text());
     const Dims dims = x.dims();
-    const auto tiles = [&](std::size_t axis) { return (dims[axis] - taps + 1) / a.outputs; };
+    const std::int64_t apart = a.outputs * a.stride, side = winograd::side(a.outputs, a.stride);
     for (const std::size_t axis : {1u, 2u}) {
-      if (dims[axis] < a.outputs + taps - 1 || tiles(axis) * a.outputs + taps - 1 != dims[axis])
-        return bad_input("The images {} of {} are no whole tiles of ({}) outputs and 2.", x.text(),
-                         name, a.outputs);
+      if (dims[axis] < side || tiles(a, dims[axis]) * apart + taps - a.stride != dims[axis])
+        return bad_input("The images {} of {} are no whole tiles of ({}) pixels and ({}).",
+                         x.text(), name, apart, taps - a.stride);
     }
-    const std::int64_t side = a.outputs + taps - 1;
-    return std::vector<Type>{
-        Type{x.dtype, {Dim(side * side), Dim(dims[0] * tiles(1) * tiles(2)), Dim(dims[3])}}};
+    const std::int64_t count = dims[0] * tiles(a, dims[1]) * tiles(a, dims[2]);
+    return std::vector<Type>{Type{x.dtype, {Dim(side * side), Dim(count), Dim(dims[3])}}};
   }
 
   static Status eval(const A& a, const EvalArgs& args) {
@@ -291,10 +304,11 @@ struct Rules<op::WinogradImage> {
   template <class T>
   static Status points_of(const A& a, const EvalArgs& args) {
     const auto& dims = args.in(0).dims;
-    const std::int64_t side = a.outputs + taps - 1, rows = (dims[1] - taps + 1) / a.outputs,
-                       columns = (dims[2] - taps + 1) / a.outputs;
-    const winograd::Transforms<T> transforms(a.outputs);
-    transform_tiles<T>(args, dims[0], rows, columns, side, layout_of_image(dims, a.outputs),
+    const std::int64_t side = winograd::side(a.outputs, a.stride), rows = tiles(a, dims[1]),
+                       columns = tiles(a, dims[2]);
+    const winograd::Transforms<T> transforms(a.outputs, a.stride);
+    transform_tiles<T>(args, dims[0], rows, columns, side,
+                       layout_of_image(dims, a.outputs * a.stride),
                        layout_of_points(args.out(0).dims, side, rows, columns),
                        [&](const auto& tile) { return transforms.image(tile); });
     return {};
@@ -304,13 +318,14 @@ struct Rules<op::WinogradImage> {
                      std::span<const Type> results) {
     const Dims points = results[0].dims();
     const auto tiles = static_cast<double>(points[1] * points[2]);
-    return {operations_of_tile(a.outputs, true) * tiles, bytes_of(inputs, results)};
+    return {operations_of_tile(a.outputs, a.stride, true) * tiles, bytes_of(inputs, results)};
   }
 
   static std::vector<Sample> samples() {
     return {{.op = A{}, .inputs = {Type{DType::f32, {1, 6, 4, 19}}}},
             {.op = A{4}, .inputs = {Type{DType::f32, {2, 6, 10, 3}}}, .tolerance = 1e-4},
-            {.op = A{}, .inputs = {Type{DType::i16, {2, 4, 8, 5}}}}};
+            {.op = A{}, .inputs = {Type{DType::i16, {2, 4, 8, 5}}}},
+            {.op = A{2, 2}, .inputs = {Type{DType::f32, {2, 5, 13, 19}}}}};
   }
 };
 RLX_OP(op::WinogradImage, "conv")
@@ -321,13 +336,14 @@ struct Rules<op::WinogradOutputs> {
   static constexpr std::string_view name = "winograd_outputs";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{};
-  static constexpr auto fields = std::tuple{field("outputs", &A::outputs), field("rows", &A::rows),
-                                            field("columns", &A::columns)};
+  static constexpr auto fields =
+      std::tuple{field("outputs", &A::outputs), field("rows", &A::rows),
+                 field("columns", &A::columns), field("stride", &A::stride)};
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& m = args[0];
-    RLX_TRY(check_outputs(name, a.outputs, m.dtype, DType::i32));
-    const std::int64_t side = a.outputs + taps - 1;
+    RLX_TRY(check_operand(name, a.outputs, a.stride, m.dtype, DType::i32));
+    const std::int64_t side = winograd::side(a.outputs, a.stride);
     if (m.rank() != 3 || !m.is_static() || m.dims()[0] != side * side)
       return bad_input("The operand of {} is [{}, tiles, K] of known dims, not {}.", name,
                        side * side, m.text());
@@ -350,8 +366,8 @@ struct Rules<op::WinogradOutputs> {
   template <class T>
   static Status images_of(const A& a, const EvalArgs& args) {
     const auto& dims = args.out(0).dims;
-    const std::int64_t side = a.outputs + taps - 1;
-    const winograd::Transforms<T> transforms(a.outputs);
+    const std::int64_t side = winograd::side(a.outputs, a.stride);
+    const winograd::Transforms<T> transforms(a.outputs, a.stride);
     transform_tiles<T>(args, dims[0], a.rows, a.columns, side,
                        layout_of_points(args.in(0).dims, side, a.rows, a.columns),
                        layout_of_image(dims, a.outputs),
@@ -363,13 +379,14 @@ struct Rules<op::WinogradOutputs> {
                      std::span<const Type> results) {
     const auto tiles =
         static_cast<double>(results[0].elements()) / static_cast<double>(a.outputs * a.outputs);
-    return {operations_of_tile(a.outputs, false) * tiles, bytes_of(inputs, results)};
+    return {operations_of_tile(a.outputs, a.stride, false) * tiles, bytes_of(inputs, results)};
   }
 
   static std::vector<Sample> samples() {
     return {{.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
             {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
-            {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}}};
+            {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}},
+            {.op = A{2, 2, 3, 2}, .inputs = {Type{DType::f32, {25, 12, 19}}}}};
   }
 };
 RLX_OP(op::WinogradOutputs, "conv")

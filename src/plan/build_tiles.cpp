@@ -14,14 +14,15 @@ using Strides = std::vector<std::int64_t>;
 /// How the tiles of a transform lie in pixels [N, H, W, C] and in points [n * n, tiles, C]. Kernels
 /// run over (image, row and column of the tile, channel).
 struct Tiles {
-  std::int64_t outputs;  ///< from a tile to the next one, in pixels
+  std::int64_t outputs, stride;
+  std::int64_t apart;  ///< from a tile to the next one, in pixels
   std::int64_t images, rows, columns, channels;
 
-  std::int64_t side() const { return outputs + winograd::taps - 1; }  ///< in points
+  std::int64_t side() const { return winograd::side(outputs, stride); }  ///< in points
 
   /// Strides over the axes of pixels or points -> strides over the kernel's domain.
   Strides over(bool pixels, const Strides& s) const {
-    if (pixels) return {s[0], s[1] * outputs, s[2] * outputs, s[3]};
+    if (pixels) return {s[0], s[1] * apart, s[2] * apart, s[3]};
     return {s[1] * rows * columns, s[1] * columns, s[1], s[2]};
   }
   /// Pixel or point (i, j) of the first tile.
@@ -32,11 +33,16 @@ struct Tiles {
 };
 
 Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
-  if (const auto* made = op.as<op::WinogradOutputs>())
-    return {made->outputs, written[0], made->rows, made->columns, written[3]};
-  const std::int64_t outputs = op.as<op::WinogradImage>()->outputs;
-  const auto count = [&](std::int64_t pixels) { return (pixels - winograd::taps + 1) / outputs; };
-  return {outputs, read[0], count(read[1]), count(read[2]), read[3]};
+  if (const auto* made = op.as<op::WinogradOutputs>()) {
+    return {made->outputs, made->stride,  made->outputs, written[0],
+            made->rows,    made->columns, written[3]};
+  }
+  const auto& [outputs, stride] = *op.as<op::WinogradImage>();
+  const std::int64_t apart = outputs * stride;
+  const auto count = [&, kept = winograd::taps - stride](std::int64_t pixels) {
+    return (pixels - kept) / apart;
+  };
+  return {outputs, stride, apart, read[0], count(read[1]), count(read[2]), read[3]};
 }
 
 }  // namespace
@@ -66,7 +72,7 @@ void PlanBuilder::add_tiles(const Region& region) {
   winograd::Transforms<ScalarValue>::Square square(side);
   for (std::size_t i = 0; i < side; ++i)
     for (std::size_t j = 0; j < side; ++j) square[i].push_back(read(i, j));
-  const winograd::Transforms<ScalarValue> transforms(tiles.outputs);
+  const winograd::Transforms<ScalarValue> transforms(tiles.outputs, tiles.stride);
   square = from_pixels ? transforms.image(square) : transforms.outputs(square);
   for (std::size_t i = 0; i < square.size(); ++i) {
     for (std::size_t j = 0; j < square.size(); ++j) {

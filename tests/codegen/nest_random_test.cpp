@@ -41,7 +41,7 @@ class RandomNest {
     const int rank = static_cast<int>(nest_.nest().extents.size());
     for (int i = pick(2, 5); i > 0; --i) pool_.push_back(random_load(f32));
     for (int i = pick(3, 9); i > 0; --i) pool_.push_back(random_operation(f32));
-    for (std::int32_t i = parts * pick(1, 3); i > 0; --i) store(any(), rank);
+    for (std::int32_t i = parts * pick(1, 3) + pick(0, 1); i > 0; --i) store(any(), rank);
     nest_.nest().parts = parts;
     return nest_.kernel(rank);
   }

@@ -55,6 +55,29 @@ TEST(Winograd, GivesTheDirectSumsValues) {
   }
 }
 
+TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
+  const auto strided = [](Axes low, Axes high) {
+    return op::Conv{.strides = {2, 2}, .pad_low = std::move(low), .pad_high = std::move(high)};
+  };
+  const Case cases[] = {
+      {{1, 8, 8, 3}, {3, 3, 3, 5}, strided({1, 1}, {1, 1})},
+      {{2, 7, 5, 4}, {3, 3, 4, 18}, strided({}, {})},
+      {{1, 3, 3, 2}, {3, 3, 2, 1}, strided({}, {})},
+      {{1, 4, 4, 2}, {3, 3, 2, 1}, strided({}, {})},  // of which no window wants the last pixels
+      {{1, 6, 9, 2}, {3, 3, 2, 3}, strided({0, 2}, {1, 0})},
+      {{1, 18, 12, 2}, {3, 3, 2, 3}, strided({0, 0}, {0, 0})},
+      {{1, 1, 1, 2}, {3, 3, 2, 3}, strided({1, 1}, {1, 1})},
+  };
+  for (const Case& c : cases) {
+    const Graph direct = convolution(c);
+    SCOPED_TRACE(print(direct));
+    const Graph points = passes::winograd(direct, by_twos).value();
+    ASSERT_EQ(testing::count<op::Conv>(points), 0);
+    ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
+    testing::expect_same_values(direct, points, 2e-5);
+  }
+}
+
 /// Attributes and dims that do not fit each other are errors, however large they are.
 TEST(Winograd, TransformsOfOtherShapesAreErrors) {
   const auto made = [](const Op& op, const Type& type) {
@@ -68,6 +91,13 @@ TEST(Winograd, TransformsOfOtherShapesAreErrors) {
   EXPECT_FALSE(made(op::WinogradImage{4}, {f32, {10, 6, 3}}));
   EXPECT_FALSE(made(op::WinogradImage{4}, {i16, {1, 10, 6, 3}}));
   EXPECT_FALSE(made(op::WinogradImage{0}, {f32, {1, 10, 6, 3}}));
+  EXPECT_TRUE(made(op::WinogradImage{2, 2}, {f32, {1, 9, 5, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{2, 2}, {f32, {1, 10, 5, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{2, 2}, {f32, {1, 9, 1, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{2, 2}, {i16, {1, 9, 5, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{4, 2}, {f32, {1, 17, 9, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{2, 3}, {f32, {1, 6, 6, 3}}));
+  EXPECT_FALSE(made(op::WinogradImage{2, 0}, {f32, {1, 6, 6, 3}}));
   const Type points{f32, {16, 6, 3}};
   EXPECT_TRUE(made(op::WinogradOutputs{2, 3, 1}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{2, 4, 1}, points));
@@ -82,8 +112,9 @@ TEST(Winograd, TransformsOfOtherShapesAreErrors) {
 TEST(Winograd, LeavesWhatItDoesNotFit) {
   const Dims image{1, 8, 8, 4}, filter{3, 3, 4, 4};
   const Case cases[] = {
-      {image, filter, {.strides = {2, 2}}},
+      {image, filter, {.strides = {3, 3}}},
       {image, filter, {.strides = {1, 2}}},
+      {image, filter, {.strides = {2, 1}}},
       {image, filter, {.dilations = {2, 2}}},
       {image, {3, 3, 2, 4}, {.groups = 2}},
       {image, {5, 5, 4, 4}, {}},
@@ -166,12 +197,12 @@ TEST(Winograd, AsksWhichIsFaster) {
 }
 
 /// The direct sum in f64: x [H, W, C], w [K, C, 3, 3], no padding.
-std::vector<double> direct_sum(const Tensor& x, const Tensor& w) {
+std::vector<double> direct_sum(const Tensor& x, const Tensor& w, std::int64_t stride) {
   const auto height = x.dims()[1], width = x.dims()[2], in = x.dims()[3], out = w.dims()[0];
   const auto image = x.as<float>(), filter = w.as<float>();
   std::vector<double> sums;
-  for (std::int64_t i = 0; i + 2 < height; ++i) {
-    for (std::int64_t j = 0; j + 2 < width; ++j) {
+  for (std::int64_t i = 0; i + 2 < height; i += stride) {
+    for (std::int64_t j = 0; j + 2 < width; j += stride) {
       for (std::int64_t k = 0; k < out; ++k) {
         double sum = 0;
         for (std::int64_t tap = 0; tap < 9; ++tap) {
@@ -193,7 +224,7 @@ struct Errors {
 };
 
 /// Of a layer whose convolution is written in form `form` (0: as it is).
-Errors errors_of(std::size_t form) {
+Errors errors_of(std::size_t form, std::int64_t stride = 1) {
   std::mt19937 generator(11);
   Tensor image = testing::noise({f32, {1, 14, 14, 256}}, -1, 1, generator);
   auto* const pixels = reinterpret_cast<float*>(image.mutable_data());
@@ -203,12 +234,13 @@ Errors errors_of(std::size_t form) {
   Graph graph;
   const Value x = graph.input("x", f32, {1, 14, 14, 256});
   const Value w = transpose(graph.constant(filter), {2, 3, 1, 0});
-  graph.output("y", graph.add_one(op::Conv{.channels_last = true}, {x, w}));
+  graph.output("y",
+               graph.add_one(op::Conv{.strides = {stride, stride}, .channels_last = true}, {x, w}));
   Session session(Device::cpu);
   auto program =
       session.compile(passes::winograd(graph, always(form)).value(), {.exact = true}).value();
   const Outputs outputs = program.run({{"x", image}}).value();
-  const std::vector<double> expected = direct_sum(image, filter);
+  const std::vector<double> expected = direct_sum(image, filter, stride);
   double squares = 0, sum = 0, wrong = 0, worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double error = outputs[0].as<float>()[i] - expected[i];
@@ -229,6 +261,9 @@ TEST(Winograd, ErrorsAreAsStated) {
   EXPECT_LT(twos.worst, 3e-6);
   EXPECT_LT(fours.rms, 1.4e-6);
   EXPECT_LT(fours.worst, 1.4e-5);
+  const Errors strided = errors_of(1, 2);
+  EXPECT_LT(strided.rms, 6e-7);
+  EXPECT_LT(strided.worst, 3e-6);
 }
 
 /// A layer that every model of times finds faster by points, on the device.
