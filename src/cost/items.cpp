@@ -1,3 +1,4 @@
+// How work items fall on the members of a team.
 #include "cost/items.hpp"
 
 #include <algorithm>

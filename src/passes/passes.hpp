@@ -66,9 +66,9 @@ Result<Graph> casts_of_products(Graph graph);
 /// Wants canonical contractions.
 Result<Graph> unflatten_products(Graph graph);
 
-/// Channels-last f32 convolutions with 3x3 windows of weights and stride 1 or 2 by Winograd's F(2x2,
-/// 3x3) or, with stride 1, F(4x4, 3x3), where the choice falls on them. The maps behind them that
-/// treat all points of a channel alike come along. Rounding errors: graph/winograd.hpp.
+/// Channels-last f32 convolutions with 3x3 windows of weights and stride 1 or 2 by Winograd's
+/// F(2x2, 3x3) or, with stride 1, F(4x4, 3x3), where the choice falls on them. The maps behind them
+/// that treat all points of a channel alike come along. Rounding errors: graph/winograd.hpp.
 Result<Graph> winograd(Graph graph, const ChooseForms& choose);
 
 /// Products of one value with several weights become one, with the weights side by side; where the
