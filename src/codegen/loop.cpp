@@ -117,14 +117,18 @@ void write_recurrence(Writer& out, const Recurrence& r) {
 
 }  // namespace
 
+std::span<const Store> stores_of(const Nest& nest, std::int32_t part) {
+  const auto begin_of = [&](std::int32_t i) {
+    return nest.stores.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(nest.parts);
+  };
+  return std::span(nest.stores).subspan(begin_of(part), begin_of(part + 1) - begin_of(part));
+}
+
 Nest part_of(const Nest& nest, std::int32_t part) {
   Nest result = nest;
   result.parts = 1;
-  const auto count = static_cast<std::ptrdiff_t>(nest.stores.size());
-  const auto begin_of = [&](std::int32_t i) {
-    return nest.stores.begin() + count * i / nest.parts;
-  };
-  result.stores.assign(begin_of(part), begin_of(part + 1));
+  const std::span<const Store> own = stores_of(nest, part);
+  result.stores.assign(own.begin(), own.end());
   std::vector<bool> needed(nest.nodes.size(), false);
   const auto need = [&](ScalarId id) {
     if (id >= 0) needed[static_cast<std::size_t>(id)] = true;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -83,7 +84,9 @@ struct Nest {
   bool operator==(const Nest&) const = default;
 };
 
-/// The stores of one part, with the nodes and accesses that they need, as a nest of its own.
+/// The stores of one part.
+std::span<const Store> stores_of(const Nest& nest, std::int32_t part);
+/// The same with the nodes and accesses that they need, as a nest of its own.
 Nest part_of(const Nest& nest, std::int32_t part);
 
 /// C[batch..., m..., n] = sum over k... of A[batch..., m..., k...] * B[batch..., k..., n]; matmul

@@ -21,7 +21,7 @@ class NestCost : public NestLines {
     work.compute += compute_;
     work.starts += starts_;
     work.jumps += jumps_;
-    work.overhead += overhead_ + static_cast<double>(plan_.items) * model_.item;
+    work.overhead += overhead_ + static_cast<double>(work.items.count()) * model_.item;
     add_lines_again(work);
     for (const loop::Access& access : nest_.accesses)
       work.lone_lines += lone_lines(
@@ -451,25 +451,10 @@ class NestCost : public NestLines {
   double starts_ = 0, jumps_ = 0;
 };
 
-/// Parts one after the other, each shared by workers of its own.
-void add_parts(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
-               const MachineModel& model) {
-  std::int64_t items = 0;
-  for (std::int32_t part = 0; part < nest.parts; ++part) {
-    const std::size_t first = work.shares.size();
-    add_nest(work, loop::part_of(nest, part), buffers, model, false);
-    items += work.items.count();
-    for (std::size_t i = first; i < work.shares.size(); ++i)
-      work.shares[i].part = part, work.shares[i].parts = nest.parts;
-  }
-  work.items = Items(items);
-}
-
 }  // namespace
 
 void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Buffer> buffers,
               const MachineModel& model, bool rows) {
-  if (nest.parts > 1) return add_parts(work, nest, buffers, model);
   NestCost cost(nest, buffers, model, rows);
   if (cost.is_empty()) return;
   if (rows || !add_window(work, nest, buffers, model)) cost.add_to(work);

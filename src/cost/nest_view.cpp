@@ -4,8 +4,8 @@
 namespace rlx::cost {
 
 Items NestView::items() const {
-  if (plan_.items <= 1) return Items(plan_.items);
-  return Items::by_size(plan_.points(0, plan_.split_dim), plan_.split_size,
+  if (plan_.items <= 1) return Items(nest_.parts * plan_.items);
+  return Items::by_size(nest_.parts * plan_.points(0, plan_.split_dim), plan_.split_size,
                         nest_.extents[static_cast<std::size_t>(plan_.split_dim)]);
 }
 

@@ -31,7 +31,7 @@ class Shares {
     if (access.buffer < 0) return;
     const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
     if (buffer.local) return;
-    Share share{.buffer = access.buffer, .written = written};
+    Share share{.buffer = access.buffer, .written = written, .part = part_, .parts = parts_};
     if (access.indirect.empty()) {
       set_place(share, access.offset, access.strides, extents, lead);
     } else {  // only data tells
@@ -42,15 +42,36 @@ class Shares {
     share.elements = share.last - share.first + 1;
     if (access.indirect.empty())
       share.elements = std::min(share.elements, points_of(access.strides, extents));
+    for (Share& known : shares_) {
+      if (join(known, share)) return;
+    }
     shares_.push_back(share);
   }
-  void add(const std::vector<loop::Access>& accesses, const std::vector<loop::Store>& stores,
+  void add(const std::vector<loop::Access>& accesses, std::span<const loop::Store> stores,
            const Integers& extents, std::size_t lead) {
     for (const loop::Access& access : accesses) add(access, extents, lead, false);
     for (const loop::Store& store : stores) add(store.access, extents, lead, true);
   }
 
+  /// What comes next only the workers of that part touch.
+  void set_part(std::int32_t part, std::int32_t parts) { part_ = part, parts_ = parts; }
+
  private:
+  /// Accesses to nearly the same elements, like those of windows and tiles, are one share.
+  static bool join(Share& known, const Share& share) {
+    if (known.buffer != share.buffer || known.written != share.written ||
+        known.kind != share.kind || known.period != share.period || known.part != share.part ||
+        known.parts != share.parts)
+      return false;
+    const std::int64_t both = std::min(known.last, share.last) - std::max(known.first, share.first);
+    const std::int64_t first = std::min(known.first, share.first),
+                       last = std::max(known.last, share.last);
+    if (both < 0 || 4 * both < 3 * (last - first)) return false;
+    known.first = first, known.last = last;
+    known.elements = std::min(known.elements + share.elements, last - first + 1);
+    return true;
+  }
+
   /// Points of the dims along which an access moves.
   static std::int64_t points_of(const Integers& strides, const Integers& extents) {
     std::int64_t points = 1;
@@ -87,6 +108,7 @@ class Shares {
 
   std::vector<Share>& shares_;
   std::span<const loop::Buffer> buffers_;
+  std::int32_t part_ = 0, parts_ = 1;
 };
 
 /// The dim of (batch..., m..., n) along which a contraction's items are shared out.
@@ -108,10 +130,14 @@ std::size_t lead_of(const loop::Contraction& c, const codegen::ContractionPlan& 
 
 void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
                 std::span<const loop::Buffer> buffers) {
-  const auto parallel = static_cast<std::size_t>(plan.nest.parallel_dims);
-  Shares(shares, buffers)
-      .add(plan.nest.accesses, plan.nest.stores, plan.nest.extents,
-           first_long(plan.nest.extents, 0, parallel));
+  const loop::Nest& nest = plan.nest;
+  const std::size_t lead =
+      first_long(nest.extents, 0, static_cast<std::size_t>(nest.parallel_dims));
+  Shares all(shares, buffers);
+  for (std::int32_t part = 0; part < nest.parts; ++part) {
+    all.set_part(part, nest.parts);
+    all.add(nest.accesses, loop::stores_of(nest, part), nest.extents, lead);
+  }
 }
 
 void add_shares(std::vector<Share>& shares, const loop::Contraction& c,

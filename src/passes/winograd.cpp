@@ -121,8 +121,11 @@ bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
                       all_are(conv.dilations, 1) && x.rank() == 4 && x.is_static() &&
                       w.is_static() && node.results[0].elements() > 0 && w.dims()[0] == taps &&
                       w.dims()[1] == taps;
-  const bool floats = x.dtype == f32 && w.dtype == f32;
-  return window && (floats || (stride == 1 && fits_integers(graph, node)));
+  if (!window) return false;
+  // What stride 2 wins at most the transforms of few channels take.
+  constexpr std::int64_t least_channels = 16;
+  if (stride == 2 && std::min(w.dims()[2], w.dims()[3]) < least_channels) return false;
+  return (x.dtype == f32 && w.dtype == f32) || (stride == 1 && fits_integers(graph, node));
 }
 
 /// The convolution alone, with the bias and activation that most have, as a graph of its own;

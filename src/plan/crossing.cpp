@@ -90,11 +90,14 @@ class Owners {
     const double bytes = static_cast<double>(share.elements) * size / static_cast<double>(count);
     const double period = pieces_of_period(share, size, range);
     if (team.members > 1 && period >= fine_period) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const double place = std::fmod(static_cast<double>(i) + 0.5, period) / period;
-        const auto worker = static_cast<std::int32_t>(place * team.members);
-        visit(Pieces::Range{range.first + i, range.first + i + 1},
-              Owner{.kind = Owner::Kind::one, .worker = team.first + worker}, bytes);
+      const double turn = period / team.members;
+      std::size_t first = 0;
+      for (std::int32_t turns = 0; first < count; ++turns) {
+        const auto end = static_cast<std::size_t>(std::llround(turn * (turns + 1)));
+        const std::size_t last = std::min(count, std::max(end, first + 1));
+        visit(Pieces::Range{range.first + first, range.first + last},
+              Owner{.kind = Owner::Kind::one, .worker = team.first + turns % team.members}, bytes);
+        first = last;
       }
       return;
     }
@@ -115,6 +118,7 @@ class Owners {
   /// fetch them once.
   void count(const Step& step, const cost::Share& share) {
     const double near = near_share(step, static_cast<std::size_t>(share.buffer));
+    if (near == 0) return;
     for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
       for (std::size_t piece = range.first; piece < range.last; ++piece) {
         const double times = share_from_others(by, owners_[piece], step.threads, share.written);

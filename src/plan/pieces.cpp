@@ -22,7 +22,7 @@ Pieces::Pieces(const Plan& plan, const PieceSize& size)
       ranges_[i] = {first, std::max(pieces_of(buffer.offset + buffer.bytes()), first + 1)};
       continue;
     }
-    const std::size_t count = std::min<std::size_t>(pieces_of(buffer.bytes()), 4096);
+    const std::size_t count = std::min(pieces_of(buffer.bytes()), size.most_apart);
     ranges_[i] = {bytes_.size(), bytes_.size() + count};
     bytes_.insert(bytes_.end(), count,
                   static_cast<double>(buffer.bytes()) / static_cast<double>(count));

@@ -11,16 +11,18 @@
 namespace rlx::plan {
 
 /// How fine memory is cut: pieces of `smallest` bytes, twice as many where a run touches more than
-/// `most` of them, and so on up to `largest`.
+/// `most` of them, and so on up to `largest`. Buffers outside of the arena have `most_apart` at
+/// most.
 struct PieceSize {
   std::int64_t smallest, largest;
   double most;
+  std::size_t most_apart;
 };
 /// For what caches keep: pages, and more where a run touches so much that where a page lies decides
 /// nothing.
-inline constexpr PieceSize cache_pieces{4096, 32 << 10, 8192};
+inline constexpr PieceSize cache_pieces{4096, 32 << 10, 8192, 4096};
 /// For who touched what: kernels with many accesses share out every plane of a buffer.
-inline constexpr PieceSize owner_pieces{512, 8192, 65536};
+inline constexpr PieceSize owner_pieces{512, 8192, 4096, 16};
 
 /// Pieces of the arena and of every other buffer.
 class Pieces {

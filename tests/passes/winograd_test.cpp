@@ -60,13 +60,13 @@ TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
     return op::Conv{.strides = {2, 2}, .pad_low = std::move(low), .pad_high = std::move(high)};
   };
   const Case cases[] = {
-      {{1, 8, 8, 3}, {3, 3, 3, 5}, strided({1, 1}, {1, 1})},
-      {{2, 7, 5, 4}, {3, 3, 4, 18}, strided({}, {})},
-      {{1, 3, 3, 2}, {3, 3, 2, 1}, strided({}, {})},
-      {{1, 4, 4, 2}, {3, 3, 2, 1}, strided({}, {})},  // of which no window wants the last pixels
-      {{1, 6, 9, 2}, {3, 3, 2, 3}, strided({0, 2}, {1, 0})},
-      {{1, 18, 12, 2}, {3, 3, 2, 3}, strided({0, 0}, {0, 0})},
-      {{1, 1, 1, 2}, {3, 3, 2, 3}, strided({1, 1}, {1, 1})},
+      {{1, 8, 8, 16}, {3, 3, 16, 16}, strided({1, 1}, {1, 1})},
+      {{2, 7, 5, 17}, {3, 3, 17, 18}, strided({}, {})},
+      {{1, 3, 3, 16}, {3, 3, 16, 16}, strided({}, {})},
+      {{1, 4, 4, 16}, {3, 3, 16, 20}, strided({}, {})},  // of which no window wants the last pixels
+      {{1, 6, 9, 16}, {3, 3, 16, 19}, strided({0, 2}, {1, 0})},
+      {{1, 18, 12, 16}, {3, 3, 16, 16}, strided({0, 0}, {0, 0})},
+      {{1, 1, 1, 16}, {3, 3, 16, 16}, strided({1, 1}, {1, 1})},
   };
   for (const Case& c : cases) {
     const Graph direct = convolution(c);
@@ -112,7 +112,8 @@ TEST(Winograd, TransformsOfOtherShapesAreErrors) {
 TEST(Winograd, LeavesWhatItDoesNotFit) {
   const Dims image{1, 8, 8, 4}, filter{3, 3, 4, 4};
   const Case cases[] = {
-      {image, filter, {.strides = {3, 3}}},
+      {image, filter, {.strides = {2, 2}}},  // too few channels
+      {{1, 8, 8, 16}, {3, 3, 16, 16}, {.strides = {3, 3}}},
       {image, filter, {.strides = {1, 2}}},
       {image, filter, {.strides = {2, 1}}},
       {image, filter, {.dilations = {2, 2}}},
@@ -230,7 +231,7 @@ Errors errors_of(std::size_t form, std::int64_t stride = 1) {
   auto* const pixels = reinterpret_cast<float*>(image.mutable_data());
   std::transform(pixels, pixels + image.elements(), pixels,
                  [](float value) { return std::max(value, 0.0f); });
-  const Tensor filter = testing::noise({f32, {8, 256, 3, 3}}, -1, 1, generator);
+  const Tensor filter = testing::noise({f32, {16, 256, 3, 3}}, -1, 1, generator);
   Graph graph;
   const Value x = graph.input("x", f32, {1, 14, 14, 256});
   const Value w = transpose(graph.constant(filter), {2, 3, 1, 0});
