@@ -1,6 +1,5 @@
 // Who of a team touched each piece of memory last, and what others fetch from its caches.
 #include <algorithm>
-#include <cmath>
 
 #include "plan/predict.hpp"
 
@@ -19,7 +18,7 @@ struct Owner {
 
 class Owners {
   /// Pieces of a period from which on each of them is one worker's.
-  static constexpr double fine_period = 8;
+  static constexpr double fine_period = 3;
 
  public:
   using SharesOf = std::function<const std::vector<cost::Share>&(const Step&)>;
@@ -93,7 +92,7 @@ class Owners {
       const double turn = period / team.members;
       std::size_t first = 0;
       for (std::int32_t turns = 0; first < count; ++turns) {
-        const auto end = static_cast<std::size_t>(std::llround(turn * (turns + 1)));
+        const auto end = static_cast<std::size_t>(turn * (turns + 1));
         const std::size_t last = std::min(count, std::max(end, first + 1));
         visit(Pieces::Range{range.first + first, range.first + last},
               Owner{.kind = Owner::Kind::one, .worker = team.first + turns % team.members}, bytes);

@@ -22,7 +22,7 @@ struct PieceSize {
 /// nothing.
 inline constexpr PieceSize cache_pieces{4096, 32 << 10, 8192, 4096};
 /// For who touched what: kernels with many accesses share out every plane of a buffer.
-inline constexpr PieceSize owner_pieces{512, 8192, 4096, 16};
+inline constexpr PieceSize owner_pieces{512, 4096, 4096, 16};
 
 /// Pieces of the arena and of every other buffer.
 class Pieces {
