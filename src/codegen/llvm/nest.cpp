@@ -344,6 +344,8 @@ Result<KernelShape> emit_parts(Emitter& emitter, const loop::Nest& nest) {
     emitter.begin = within(begin), emitter.end = within(end);
     const Result<KernelShape> shape = emit_nest(emitter, own);
     if (!shape.ok()) return shape;
+    if (shape->work_items != items)
+      return Error{ErrorKind::internal, "A part of a nest has other work items than its plan."};
     all.work_items += items;
     all.scratch_bytes = std::max(all.scratch_bytes, shape->scratch_bytes);
   }
