@@ -47,7 +47,7 @@ struct KernelTime {
 
 /// What a kernel does, without threads: so that trying thread counts costs little.
 struct KernelWork {
-  Items items;
+  Items items;         ///< what workers share out
   double compute = 0;  ///< ns of one worker doing all
   double overhead = 0;
   double flops = 0;

@@ -120,9 +120,8 @@ std::size_t lead_of(const loop::Contraction& c, const codegen::ContractionPlan& 
     const std::size_t batch = first_long(extents, 0, batches);
     if (batch != none) return batch;
   }
-  const bool rows_first = plan.rows_outermost && plan.row_groups > 1;
-  const bool by_columns =
-      !rows_first && !plan.whole_rows && plan.line.segments == 0 && plan.column_blocks > 1;
+  const bool by_columns = !plan.shares_rows_first() && !plan.whole_rows &&
+                          plan.line.segments == 0 && plan.column_blocks > 1;
   return by_columns ? rows : first_long(extents, batches, rows);
 }
 

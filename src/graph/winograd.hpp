@@ -56,6 +56,11 @@ constexpr std::int64_t side(std::int64_t outputs, std::int64_t stride) {
   return (outputs - 1) * stride + taps;
 }
 
+/// Whole tiles along an axis of so many pixels.
+constexpr std::int64_t tiles_along(std::int64_t pixels, std::int64_t outputs, std::int64_t stride) {
+  return (pixels - taps + stride) / (outputs * stride);
+}
+
 /// The points of integers, and sums of their products, are 2 to this times those of the formula.
 inline constexpr int integer_shift = 2;
 

@@ -276,7 +276,7 @@ struct Rules<op::WinogradImage> {
       std::tuple{field("outputs", &A::outputs), field("stride", &A::stride)};
 
   static std::int64_t tiles(const A& a, std::int64_t pixels) {
-    return (pixels - taps + a.stride) / (a.outputs * a.stride);
+    return winograd::tiles_along(pixels, a.outputs, a.stride);
   }
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {

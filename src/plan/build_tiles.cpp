@@ -38,11 +38,9 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
             made->rows,    made->columns, written[3]};
   }
   const auto& [outputs, stride] = *op.as<op::WinogradImage>();
-  const std::int64_t apart = outputs * stride;
-  const auto count = [&, kept = winograd::taps - stride](std::int64_t pixels) {
-    return (pixels - kept) / apart;
-  };
-  return {outputs, stride, apart, read[0], count(read[1]), count(read[2]), read[3]};
+  const std::int64_t rows = winograd::tiles_along(read[1], outputs, stride),
+                     columns = winograd::tiles_along(read[2], outputs, stride);
+  return {outputs, stride, outputs * stride, read[0], rows, columns, read[3]};
 }
 
 }  // namespace

@@ -101,8 +101,10 @@ struct ContractionPlan {
   /// Row blocks ask for the lines of their results before they make them.
   bool asks_for_results = false;
 
-  /// Whether workers share out the batch, and not the rows of all of it.
-  bool shares_batch() const { return batches > 1 && !(rows_outermost && row_groups > 1); }
+  /// Whether workers share out the rows of all of the batch; else, where there are several, its
+  /// matrices.
+  bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
+  bool shares_batch() const { return batches > 1 && !shares_rows_first(); }
   bool tail() const { return columns % block_columns != 0; }
 };
 
