@@ -179,7 +179,9 @@ struct KernelProfile {
   std::string shape;   ///< the extents it runs over: "m 56x56, n 64, k 3x3x64"
   int threads = 1;
   double median_us = 0;
-  int products = 1;  ///< that a lane multiplies at once: 2 of bf16 or 16-bit integers, 4 of bytes
+  /// Products that a unit makes in the time of one of f32: 2 of bf16 or 16-bit integers, 4 of
+  /// bytes; 16 and 32 with AMX.
+  int products = 1;
   double flops = 0;
   double bytes = 0;
   double predicted_us = 0;  ///< what the cost model says of it

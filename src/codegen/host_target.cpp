@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "base/error.hpp"
@@ -51,6 +53,21 @@ void read_avx512(std::uint32_t b7, std::uint32_t c7, std::uint32_t d7, std::uint
   features.avx512vp2intersect = bit(d7, 8);
   features.avx512fp16 = bit(d7, 23);
   features.avx512bf16 = bit(a7_1, 5);
+}
+#endif
+
+#if defined(__x86_64__)
+/// Tiles are large: Linux keeps their state for processes that ask, and tells others by a signal.
+bool may_use_tiles() {
+  constexpr long ask = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, ask, tile_data) == 0;
+}
+
+void read_amx(std::uint64_t saved, std::uint32_t d7, CpuFeatures& features) {
+  constexpr std::uint64_t tiles = 0x60000;
+  if ((saved & tiles) != tiles || !bit(d7, 24) || !may_use_tiles()) return;
+  features.amx_bf16 = bit(d7, 22);
+  features.amx_int8 = bit(d7, 25);
 }
 #endif
 
@@ -101,7 +118,8 @@ std::string intel_avx512_name(const CpuFacts& cpu) {
     case 0x7e: return has_icelake_level(f) ? "icelake-client" : "";
     case 0x8c:
     case 0x8d: return has_icelake_level(f) && f.avx512vp2intersect ? "tigerlake" : "";
-    case 0xa7: return has_icelake_level(f) ? "rocketlake" : "";
+    // Hypervisors give this number to later processors, too.
+    case 0xa7: return rapids ? "sapphirerapids" : has_icelake_level(f) ? "rocketlake" : "";
     case 0x55: return f.avx512bf16 ? "cooperlake" : f.avx512vnni ? "cascadelake" : "skylake-avx512";
     default: return {};
   }
@@ -125,7 +143,7 @@ std::string cpu_name(const CpuFacts& cpu, Isa isa) {
   return {};
 }
 
-std::string feature_text(const CpuFeatures& f, Isa isa) {
+std::string feature_text(const CpuFeatures& f, Isa isa, bool tiles) {
   std::string text;
   const auto add = [&](bool present, std::string_view name) {
     if (!present) return;
@@ -139,6 +157,9 @@ std::string feature_text(const CpuFeatures& f, Isa isa) {
     add(f.avx512fp16, "avx512fp16");
     add(f.avx512vbmi, "avx512vbmi");
     add(f.avx512vbmi2, "avx512vbmi2");
+    add(tiles && (f.amx_bf16 || f.amx_int8), "amx-tile");
+    add(tiles && f.amx_bf16, "amx-bf16");
+    add(tiles && f.amx_int8, "amx-int8");
   } else if (isa == Isa::avx2) {
     add(f.avxvnni, "avxvnni");
   }
@@ -175,6 +196,7 @@ CpuFacts read_cpu() {
   features.vpclmulqdq = bit(c7, 10);
   features.avxvnni = bit(a7_1, 4);
   if (vectors_512) read_avx512(b7, c7, d7, a7_1, features);
+  if (vectors_512) read_amx(saved, d7, features);
 #elif defined(__aarch64__)
   cpu.features.neon = true;
 #endif
@@ -207,7 +229,8 @@ Isa widest_isa(const CpuFacts& cpu) {
 
 Result<Target> target_for(const CpuFacts& cpu, std::optional<std::string_view> forced) {
   Isa isa = widest_isa(cpu);
-  if (forced && !forced->empty()) {
+  const bool is_forced = forced && !forced->empty();
+  if (is_forced) {
     const auto* wanted = std::find_if(widest_first.begin(), widest_first.end(),
                                       [&](Isa candidate) { return name_of(candidate) == *forced; });
     if (wanted == widest_first.end()) {
@@ -220,7 +243,7 @@ Result<Target> target_for(const CpuFacts& cpu, std::optional<std::string_view> f
     }
     isa = *wanted;
   }
-  return Target{isa, cpu_name(cpu, isa), feature_text(cpu.features, isa)};
+  return Target{isa, cpu_name(cpu, isa), feature_text(cpu.features, isa, !is_forced)};
 }
 
 Result<Target> host_target() {

@@ -21,6 +21,7 @@ struct CpuFeatures {
   bool avx512vbmi = false, avx512vbmi2 = false, avx512ifma = false, avx512bitalg = false;
   bool avx512vpopcntdq = false, gfni = false, vaes = false, vpclmulqdq = false;
   bool avxvnni = false, avx512vp2intersect = false;
+  bool amx_bf16 = false, amx_int8 = false;  ///< with tiles that the system lets this process use
   bool neon = false;
 };
 
@@ -41,7 +42,8 @@ std::string_view name_of(Isa isa);
 /// The widest instruction set that these facts allow.
 Isa widest_isa(const CpuFacts& cpu);
 
-/// The target for a processor; `forced` is the text of RLX_ISA, nothing or empty for the widest.
+/// The target for a processor; `forced` is the text of RLX_ISA, nothing or empty for the widest and
+/// its tiles (AMX), which "avx512" leaves out.
 /// Errors: usage for an unknown text, not_available where the processor lacks the instruction set.
 Result<Target> target_for(const CpuFacts& cpu, std::optional<std::string_view> forced);
 

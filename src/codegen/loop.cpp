@@ -187,12 +187,6 @@ std::string to_text(const Kernel& kernel) {
   return out.take();
 }
 
-int products_per_lane(const Kernel& kernel) {
-  if (const auto* chain = std::get_if<Chain>(&kernel.body)) return chain->first.k_group;
-  const auto* contraction = std::get_if<Contraction>(&kernel.body);
-  return contraction ? contraction->k_group : 1;
-}
-
 std::string extents_text(const Kernel& kernel) {
   const auto times = [](auto begin, auto end) {
     return begin == end ? std::string("1") : fmt::format("{}", fmt::join(begin, end, "x"));

@@ -198,9 +198,6 @@ std::string to_text(const Kernel& kernel);
 /// What a kernel runs over, for people: "m 56x56, n 64, k 3x3x64" or "56x56x64, reduced 3x3".
 std::string extents_text(const Kernel& kernel);
 
-/// Products that a lane of 32 bits makes at once: 2 of bf16 or 16-bit integers, 4 of bytes.
-int products_per_lane(const Kernel& kernel);
-
 /// Evaluates a kernel point by point, slowly and obviously: the oracle of every emitter.
 /// `buffers[i]` points at kernel.buffers[i].elements elements of its dtype (local ones: anything).
 void interpret(const Kernel& kernel, void* const* buffers);

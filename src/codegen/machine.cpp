@@ -23,8 +23,13 @@ Machine machine_of(const Target& target) {
   machine.registers = 32;
   machine.masks = true;
   const std::string_view features = target.features;
-  machine.vnni = features.find("+avx512vnni") != std::string_view::npos;
-  machine.bf16_dot = features.find("+avx512bf16") != std::string_view::npos;
+  const auto has = [&](std::string_view name) {
+    return features.find(name) != std::string_view::npos;
+  };
+  machine.vnni = has("+avx512vnni");
+  machine.bf16_dot = has("+avx512bf16");
+  machine.bf16_tiles = machine.bf16_dot && has("+amx-bf16");
+  machine.byte_tiles = machine.vnni && has("+amx-int8");
   return machine;
 }
 

@@ -16,6 +16,8 @@ struct Machine {
   bool pair_products = false;  ///< pmaddwd: sums of two products of i16 in one instruction
   bool vnni = false;           ///< AVX512-VNNI may be used
   bool bf16_dot = false;       ///< AVX512-BF16 dot products may be used
+  bool bf16_tiles = false;     ///< products of tiles of bf16 may be used (AMX-BF16)
+  bool byte_tiles = false;     ///< and of bytes (AMX-INT8)
 
   /// Lanes of one register for elements of so many bytes.
   unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }

@@ -90,7 +90,7 @@ class ContractionCost {
   codegen::ContractionPlan chained_plan(const loop::Contraction& contraction) const {
     codegen::ContractionPlan plan =
         codegen::plan_stage(contraction, buffers_, codegen::PlanMachine(model_.machine));
-    const codegen::RowCut cut = codegen::cut_rows(chain_->group_rows, codegen::block_height(plan));
+    const codegen::RowCut cut = codegen::cut_rows(chain_->group_rows, plan.tallest_rows());
     plan.block_rows = cut.height - (cut.short_blocks > 0 ? 1 : 0);
     plan.row_groups = chain_->groups;
     plan.row_blocks = std::max<std::int64_t>(
@@ -130,7 +130,9 @@ class ContractionCost {
     // Products of integers take one of the two units; pairs are added by another instruction.
     const bool half_rate = contraction_.accumulator == DType::i32 &&
                            (plan_.unit == 1 || (plan_.unit == 2 && !model_.machine.vnni));
-    const double multiply = registers / model_.fma_per_cycle * (half_rate ? 2 : 1);
+    const bool bf16 = plan_.products == codegen::Products::bf16_pairs;
+    const double multiply =
+        registers / (bf16 ? model_.bf16_per_cycle : model_.fma_per_cycle) * (half_rate ? 2 : 1);
     // Many rows at no constant distance have their addresses in memory.
     const double addresses = scattered() && rows > 8 ? 0.2 * d(rows) : 0;
     const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;
@@ -144,7 +146,20 @@ class ContractionCost {
     return ns;
   }
 
+  /// The same of tiles: an instruction multiplies a row of A in a cycle, while tiles are loaded.
+  double tile_block(std::int64_t rows) const {
+    constexpr double load = 8, store = 16, latency = 52;
+    const codegen::TileCut cut(rows);
+    const std::int64_t tiles = plan_.vectors, passes = (tiles + cut.together - 1) / cut.together;
+    const double products = d(tiles * rows);
+    const double loads = load * d(tiles + passes * cut.row_tiles);
+    const double ends = store * d(tiles * cut.row_tiles) + latency * d(passes);
+    const double rounds = d(plan_.panel_steps / plan_.tile_steps);
+    return (rounds * std::max(products, loads) + ends) * model_.cycle;
+  }
+
   double block(std::int64_t rows) const {
+    if (plan_.tile_steps > 0) return tile_block(rows);
     // Sums start and end in registers: filling and draining the pipeline, and storing the tile.
     const double ends =
         (model_.fma_latency + overlap_.block_end * d(rows) * plan_.vectors) * model_.cycle;
@@ -154,6 +169,7 @@ class ContractionCost {
   /// What a block waits for while the processor works on the one behind it already: short blocks
   /// end before it has looked as far ahead as it can.
   double hidden_ns() const {
+    if (plan_.tile_steps > 0) return 0;
     const double registers = d(plan_.block_rows) * plan_.vectors;
     const double steps = d(plan_.panel_steps);
     const double nodes = static_cast<double>(contraction_.nodes.size());
@@ -413,6 +429,16 @@ bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
   const codegen::ContractionPlan plan =
       codegen::plan_contraction(contraction, a, b, codegen::PlanMachine(machine));
   return codegen::is_dots(contraction, plan, a, b);
+}
+
+int products_together(const loop::Kernel& kernel, const codegen::Machine& machine) {
+  constexpr std::int64_t of_tiles = 8;
+  const auto* contraction = std::get_if<loop::Contraction>(&kernel.body);
+  if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) contraction = &chain->second;
+  if (contraction == nullptr) return 1;
+  const codegen::ContractionPlan plan =
+      codegen::plan_stage(*contraction, kernel.buffers, codegen::PlanMachine(machine));
+  return static_cast<int>(plan.unit * (plan.tile_steps > 0 ? of_tiles : 1));
 }
 
 void add_contraction(KernelWork& work, const loop::Contraction& contraction,

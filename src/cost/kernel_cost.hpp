@@ -104,4 +104,9 @@ bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
 KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model, int threads);
 
+/// Products that a unit makes in the time of one of f32: 2 of bf16 or 16-bit integers and 4 of
+/// bytes in a lane of 32 bits, eight times as many of each where tiles are multiplied. The kernel's
+/// extents must be at least 1.
+int products_together(const loop::Kernel& kernel, const codegen::Machine& machine);
+
 }  // namespace rlx::cost

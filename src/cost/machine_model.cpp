@@ -11,29 +11,29 @@ using codegen::Isa;
 
 /// Cycles of an op on a register of f32: where a cycle does two simple ones, measured on Zen 5;
 /// where units of half a register's width take it in two steps, measured on Zen 4 (series wait for
-/// each other's results, too, and lose less); and without the masks, scales and exponents that
-/// AVX-512 has instructions for, measured on Zen 2 and on Zen 4.
+/// each other's results, too, and lose less); without the masks, scales and exponents that AVX-512
+/// has instructions for, measured on Zen 2 and on Zen 4; and on Intel's cores that have AMX.
 struct OpCycles {
   ScalarOp op;
-  double whole, halves, plain, plain_zen4;
+  double whole, halves, plain, plain_zen4, rapids;
 };
 constexpr OpCycles op_cycles[] = {
-    {ScalarOp::domain_index, 1, 2, 1, 1},  {ScalarOp::cast, 1.4, 2, 1.3, 1.4},
-    {ScalarOp::div, 2, 4, 3.4, 2},         {ScalarOp::reciprocal, 2, 4, 3.4, 2},
-    {ScalarOp::sqrt, 3.6, 8, 5.4, 4},      {ScalarOp::rsqrt, 7, 14, 9, 7},
-    {ScalarOp::min, 0.5, 1.25, 0.75, 0.5}, {ScalarOp::max, 0.5, 1.25, 0.75, 0.5},
-    {ScalarOp::exp2, 5.5, 7.9, 11.5, 8.2}, {ScalarOp::exp, 8, 8.9, 14.4, 9.7},
-    {ScalarOp::expm1, 11, 15, 17.2, 11.5}, {ScalarOp::sin, 13, 25, 18.7, 16.5},
-    {ScalarOp::tanh, 15, 23, 25, 18},      {ScalarOp::log, 16, 22, 24, 17},
-    {ScalarOp::cos, 16, 22, 19, 16.5},     {ScalarOp::erf, 17, 26, 30, 24.5},
-    {ScalarOp::rem, 18, 24.5, 31, 33},     {ScalarOp::log1p, 20, 29, 29.5, 22},
-    {ScalarOp::mod, 24, 33.5, 27.3, 25.7}, {ScalarOp::tan, 31, 107, 58.6, 37.7},
-    {ScalarOp::log2, 54, 69, 75, 46.5},    {ScalarOp::atan, 56, 79, 84.5, 61.5},
-    {ScalarOp::atan2, 63, 86, 103, 69.5},  {ScalarOp::atanh, 73, 103, 110, 81},
-    {ScalarOp::asin, 79, 105, 120, 86},    {ScalarOp::acos, 79, 105, 119, 87.5},
-    {ScalarOp::sinh, 79, 119, 115, 83},    {ScalarOp::cosh, 79, 110, 109, 79.5},
-    {ScalarOp::acosh, 133, 193, 190, 157}, {ScalarOp::asinh, 150, 216, 205, 174},
-    {ScalarOp::pow, 190, 226, 204, 161},
+    {ScalarOp::domain_index, 1, 2, 1, 1, 1},     {ScalarOp::cast, 1.4, 2, 1.3, 1.4, 2},
+    {ScalarOp::div, 2, 4, 3.4, 2, 8.7},          {ScalarOp::reciprocal, 2, 4, 3.4, 2, 8.7},
+    {ScalarOp::sqrt, 3.6, 8, 5.4, 4, 10.6},      {ScalarOp::rsqrt, 7, 14, 9, 7, 20},
+    {ScalarOp::min, 0.5, 1.25, 0.75, 0.5, 1.4},  {ScalarOp::max, 0.5, 1.25, 0.75, 0.5, 1.4},
+    {ScalarOp::exp2, 5.5, 7.9, 11.5, 8.2, 5.8},  {ScalarOp::exp, 8, 8.9, 14.4, 9.7, 6.5},
+    {ScalarOp::expm1, 11, 15, 17.2, 11.5, 12.3}, {ScalarOp::sin, 13, 25, 18.7, 16.5, 15.6},
+    {ScalarOp::tanh, 15, 23, 25, 18, 19.3},      {ScalarOp::log, 16, 22, 24, 17, 17.6},
+    {ScalarOp::cos, 16, 22, 19, 16.5, 14},       {ScalarOp::erf, 17, 26, 30, 24.5, 18.1},
+    {ScalarOp::rem, 18, 24.5, 31, 33, 20.5},     {ScalarOp::log1p, 20, 29, 29.5, 22, 24.9},
+    {ScalarOp::mod, 24, 33.5, 27.3, 25.7, 24.5}, {ScalarOp::tan, 31, 107, 58.6, 37.7, 80},
+    {ScalarOp::log2, 54, 69, 75, 46.5, 65},      {ScalarOp::atan, 56, 79, 84.5, 61.5, 64},
+    {ScalarOp::atan2, 63, 86, 103, 69.5, 71},    {ScalarOp::atanh, 73, 103, 110, 81, 111},
+    {ScalarOp::asin, 79, 105, 120, 86, 103},     {ScalarOp::acos, 79, 105, 119, 87.5, 102},
+    {ScalarOp::sinh, 79, 119, 115, 83, 90},      {ScalarOp::cosh, 79, 110, 109, 79.5, 74},
+    {ScalarOp::acosh, 133, 193, 190, 157, 165},  {ScalarOp::asinh, 150, 216, 205, 174, 199},
+    {ScalarOp::pow, 190, 226, 204, 161, 140},
 };
 
 /// Cores that take a register in two steps wait for their units, less for anything else: fitted on
@@ -145,15 +145,14 @@ bool is_leaf(ScalarOp op) {
          op == ScalarOp::reduce;
 }
 
-/// `steps`: in which a register goes through the units, 1 to 2. `plain`: the cycles of code without
-/// masks.
-void set_ops(MachineModel& model, double steps, double OpCycles::* plain) {
-  const bool is_plain = !model.machine.masks && model.machine.isa != Isa::neon;
+/// `steps`: in which a register goes through the units, 1 to 2. `own`: the column of this core;
+/// null: between those of whole registers and of halves.
+void set_ops(MachineModel& model, double steps, double OpCycles::* column) {
   for (std::size_t i = 0; i < scalar_op_count; ++i)
     model.op_ns[i] = is_leaf(static_cast<ScalarOp>(i)) ? 0 : 0.5 * steps * model.cycle;
   for (const OpCycles& own : op_cycles) {
     const double cycles =
-        is_plain ? own.*plain : own.whole + (own.halves - own.whole) * (steps - 1);
+        column != nullptr ? own.*column : own.whole + (own.halves - own.whole) * (steps - 1);
     model.op_ns[static_cast<std::size_t>(own.op)] = cycles * model.cycle;
   }
 }
@@ -216,6 +215,30 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
   model.overlap = zen4_avx2;
 }
 
+/// Everything of cores with AMX but their units and ops, measured where they run at 3.75 GHz. L3 is
+/// shared by a host's machines, and each core reads it no faster than other families' memory.
+void set_rapids(MachineModel& model) {
+  model.cycle = 0.27;
+  model.cache_bytes = {48 << 10, 2 << 20, 64 << 20};
+  model.read = {280, 194, 30, 16};
+  model.write = {267, 62, 30, 10.5};
+  model.memory_all = 31;
+  model.l3_all = 61;
+  model.kernel = 1.03;
+  model.item = 0.44;
+  model.loop = 0.225;
+  model.row_block = 2.6;
+  model.tap = 4.5;
+  model.join = 0.75;
+  model.recurrent_step = 17;
+  model.narrow_ns = 1.05;
+  model.gather_lane_ns = 0.1;
+  model.first_bytes = {0, 3, 60, 150};
+  model.barrier = 140;
+  model.team = 290;
+  model.forgotten = 8e6;
+}
+
 /// Of families that were not measured: as on the measured core that has as many registers.
 Overlap overlap_like(const codegen::Machine& machine) {
   if (machine.registers <= 16) return zen2_avx2;
@@ -228,9 +251,11 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   MachineModel model;
   model.machine = codegen::machine_of(target);
   model.overlap = overlap_like(model.machine);
-  auto plain = &OpCycles::plain;
+  const bool has_masks = model.machine.masks || target.isa == Isa::neon;
+  double OpCycles::* column = has_masks ? nullptr : &OpCycles::plain;
   const bool wide = target.isa == Isa::avx512;
   std::string name = "x86-64";
+  double bf16_share = 1;          // of the rate of multiply-adds, at which pairs are multiplied
   double width = wide ? 1.5 : 1;  // a register of 64 bytes goes through units of 32 in two steps
   model.cycle = 0.29;
   model.cache_bytes = {32 << 10, 1 << 20, 16 << 20};
@@ -284,7 +309,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {
     name = "AMD Zen 4";
     width = wide ? 2 : 1;
-    plain = &OpCycles::plain_zen4;
+    if (!has_masks) column = &OpCycles::plain_zen4;
     set_zen4(model, cpu);
   } else if (cpu.features.neon) {
     name = "AArch64";
@@ -294,13 +319,19 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     width = 1;
     model.cycle = wide ? 0.36 : 0.3;
     model.cache_bytes = {48 << 10, 2 << 20, 24 << 20};
-    model.stores_per_cycle = 1;
+    if (cpu.features.avx512fp16) {
+      name = "Intel Sapphire Rapids";
+      if (wide) column = &OpCycles::rapids;
+      bf16_share = 0.25;
+      set_rapids(model);
+    }
   }
   model.fma_per_cycle = 2 / width;
+  model.bf16_per_cycle = bf16_share * model.fma_per_cycle;
   model.loads_per_cycle = 2 / width;
   model.stores_per_cycle = 1 / width;
   if (target.isa == Isa::portable) model.fma_per_cycle = 1;  // two instructions
-  set_ops(model, width, plain);
+  set_ops(model, width, column);
   model.family = fmt::format("{}, {}", name, codegen::name_of(target.isa));
   return model;
 }

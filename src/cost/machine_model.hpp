@@ -26,6 +26,7 @@ struct MachineModel {
 
   double cycle = 0.25;         ///< of sustained vector work
   double fma_per_cycle = 2;    ///< multiply-adds of whole registers
+  double bf16_per_cycle = 2;   ///< the same of pairs of bf16
   double loads_per_cycle = 2;  ///< of whole registers
   double stores_per_cycle = 1;
   double fma_latency = 4;  ///< cycles from a sum to the next

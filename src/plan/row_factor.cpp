@@ -41,17 +41,19 @@ std::optional<RowFactor> find_row_factor(const loop::Chain& chain) {
   const auto dims = static_cast<std::int32_t>(rows.extents.size());
   if (rows.stores.size() != 1 || rows.parallel_dims + 1 != dims) return std::nullopt;
   const ScalarId stored = rows.stores[0].node;
-  const ScalarNode& node = rows.nodes[at(stored)];
-  const bool last = at(stored) + 1 == rows.nodes.size();
-  if (!last || node.op != ScalarOp::mul || node.dtype != DType::f32 ||
+  if (at(stored) + 1 != rows.nodes.size()) return std::nullopt;
+  const ScalarNode& end = rows.nodes[at(stored)];
+  const bool rounded = end.op == ScalarOp::cast && is_float(end.dtype) && end.a + 1 == stored;
+  const ScalarNode& node = rounded ? rows.nodes[at(end.a)] : end;
+  if (node.op != ScalarOp::mul || node.dtype != DType::f32 ||
       chain.second.accumulator != DType::f32)
     return std::nullopt;
   for (const ScalarNode& epilogue : chain.second.nodes) {
     if (epilogue.op == ScalarOp::accumulator && epilogue.dtype != DType::f32) return std::nullopt;
   }
-  for (const auto& [powers, factor] : {RowFactor{node.a, node.b}, RowFactor{node.b, node.a}}) {
+  for (const auto& [powers, factor] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
     if (is_power(rows.nodes, powers) && is_factor(rows.nodes, factor))
-      return RowFactor{powers, factor};
+      return RowFactor{powers, factor, rounded};
   }
   return std::nullopt;
 }
@@ -59,8 +61,14 @@ std::optional<RowFactor> find_row_factor(const loop::Chain& chain) {
 void take_out_row_factor(loop::Chain& chain, const RowFactor& found, std::int32_t buffer) {
   loop::Nest& rows = chain.first.row_epilogue;
   const loop::Access place{buffer, 0, row_strides(chain.second), {}, {}, 0};
+  ScalarNode cast = rows.nodes.back();
   rows.nodes.pop_back();
   rows.stores[0].node = found.powers;
+  if (found.rounded) {
+    cast.a = found.powers;
+    rows.nodes.back() = cast;
+    rows.stores[0].node = static_cast<ScalarId>(rows.nodes.size()) - 1;
+  }
   rows.stores.push_back({place, found.factor});
 
   loop::Contraction& second = chain.second;

@@ -8,11 +8,12 @@
 
 namespace rlx::plan {
 
-/// Where the rows of a chain are powers times a number of their own: the nodes of both in the row
-/// epilogue of the first contraction. Powers are at most 1, so that sums of their products are no
-/// larger than with the factor.
+/// Where the rows of a chain are powers times a number of their own, rounded to fewer bits or not:
+/// the nodes of both in the row epilogue of the first contraction. Powers are at most 1, so that
+/// sums of their products are no larger than with the factor.
 struct RowFactor {
   ScalarId powers = -1, factor = -1;
+  bool rounded = false;  ///< the rows are their products, cast to another type
 };
 std::optional<RowFactor> find_row_factor(const loop::Chain& chain);
 

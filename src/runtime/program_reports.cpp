@@ -3,6 +3,9 @@
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "codegen/host_target.hpp"
+#include "codegen/machine.hpp"
+#include "cost/kernel_cost.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -49,20 +52,23 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
   RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
   std::vector<KernelProfile> profiles;
   const plan::Plan& plan = program->executable->plan();
+  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
+  const codegen::Machine machine = codegen::machine_of(target);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const plan::Step& step = plan.steps[i];
     const loop::Kernel* kernel = step.kind == plan::Step::Kind::kernel
                                      ? &plan.kernels[static_cast<std::size_t>(step.index)]
                                      : nullptr;
-    profiles.push_back({.name = step.name,
-                        .region = step.region,
-                        .shape = kernel ? loop::extents_text(*kernel) : std::string(),
-                        .threads = step.threads,
-                        .median_us = times[i],
-                        .products = kernel ? loop::products_per_lane(*kernel) : 1,
-                        .flops = step.flops,
-                        .bytes = step.bytes,
-                        .predicted_us = step.predicted_ns * 1e-3});
+    profiles.push_back(
+        {.name = step.name,
+         .region = step.region,
+         .shape = kernel ? loop::extents_text(*kernel) : std::string(),
+         .threads = step.threads,
+         .median_us = times[i],
+         .products = kernel && step.flops > 0 ? cost::products_together(*kernel, machine) : 1,
+         .flops = step.flops,
+         .bytes = step.bytes,
+         .predicted_us = step.predicted_ns * 1e-3});
   }
   return profiles;
 } catch (...) {

@@ -15,8 +15,9 @@ struct ReadRate {
 };
 
 struct MachinePeaks {
-  double flops_per_us = 0;      ///< f32 multiply-adds counted as two, one core; 16-bit elements
-                                ///< are multiplied twice as fast, bytes four times
+  /// f32 multiply-adds counted as two, one core; other elements are multiplied
+  /// KernelProfile::products times as fast.
+  double flops_per_us = 0;
   std::vector<ReadRate> reads;  ///< by growing working set; the last one is memory
 
   /// The least time of a kernel in us: its threads' cores at their peak of arithmetic, or its bytes

@@ -146,7 +146,13 @@ class Roofline {
   }
 
   static std::string_view elements_of(int products) {
-    return products == 1 ? "f32" : products == 2 ? "16 bits" : "8 bits";
+    switch (products) {
+      case 1: return "f32";
+      case 2: return "16 bits";
+      case 4: return "8 bits";
+      case 16: return "tiles of 16 bits";
+      default: return "tiles of 8 bits";
+    }
   }
 
   std::string level_name(std::size_t i) const {

@@ -11,6 +11,7 @@ struct Attention {
   DType dtype = f32;
   std::int64_t gap = 0;  ///< elements behind each local row
   bool factors = false;  ///< one over the sum of a row meets the results instead of the rows
+  bool rounded = false;  ///< with factors: rows are kept as bf16
   double far = 0;        ///< the mask counts so many times, and so much is taken off everywhere
 };
 
@@ -98,6 +99,11 @@ loop::Kernel attention(const Attention& a) {
     const ScalarId factor = add_node(second.nodes, {.op = ScalarOp::load, .index = 0});
     second.stores[0].node =
         add_node(second.nodes, {.op = ScalarOp::mul, .a = second.stores[0].node, .b = factor});
+    if (a.rounded) {
+      kernel.buffers.push_back({bf16, a.batch * a.heads * a.queries * row, true, true});
+      second.a_buffer = rows.stores[0].access.buffer = 7;
+      rows.stores[0].node = add_node(rows.nodes, {.op = ScalarOp::cast, .dtype = bf16, .a = power});
+    }
   }
   kernel.body = std::move(chain);
   return kernel;
@@ -135,6 +141,23 @@ TEST(ContractionChain, factors_of_rows_meet_the_results) {
     Attention with = shape;
     with.factors = true;
     expect_as_interpreted(attention(with), 2e-5);
+  }
+}
+
+TEST(ContractionChain, rows_are_kept_as_bf16) {
+  for (Attention shape : {
+           Attention{.heads = 3, .queries = 49, .keys = 64, .width = 32, .values = 32},
+           Attention{.heads = 3, .queries = 128, .keys = 128, .width = 32, .values = 32, .gap = 32},
+           Attention{.heads = 2, .queries = 37, .keys = 96, .width = 64, .values = 40, .gap = 32},
+           Attention{.batch = 2, .heads = 6, .shared = 2, .queries = 1, .keys = 33, .gap = 15},
+           Attention{.heads = 2, .queries = 50, .keys = 70, .values = 17, .gap = 10, .far = 1e4},
+       }) {
+    SCOPED_TRACE(::testing::Message() << shape.queries << " queries, " << shape.keys << " keys");
+    shape.factors = shape.rounded = true;
+    for (const DType dtype : {f32, bf16}) {
+      shape.dtype = dtype;
+      expect_as_interpreted(attention(shape), 1e-2);
+    }
   }
 }
 

@@ -107,6 +107,9 @@ std::vector<Target> host_targets() {
   for (const char* name : {"portable", "avx2", "avx512"}) {
     if (auto target = target_for(host_cpu(), name)) targets.push_back(*target);
   }
+  // What nobody forces may have tiles, too.
+  const Target widest = target_for(host_cpu(), std::nullopt).value();
+  if (targets.back() != widest) targets.push_back(widest);
   return targets;
 }
 

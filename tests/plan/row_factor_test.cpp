@@ -95,6 +95,25 @@ TEST(RowFactor, is_taken_out_and_changes_no_result) {
   }
 }
 
+TEST(RowFactor, is_taken_out_of_rows_that_are_rounded) {
+  loop::Kernel kernel = chain_kernel({.op = ScalarOp::mul, .a = 3, .b = 5});
+  auto& chain = std::get<loop::Chain>(kernel.body);
+  loop::Nest& rows = chain.first.row_epilogue;
+  rows.nodes.push_back({.op = ScalarOp::cast, .dtype = DType::bf16, .a = 6});
+  rows.stores[0].node = 7;
+  const std::vector<float> wanted = results(kernel);
+  const auto found = find_row_factor(chain);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->rounded);
+  take_out_row_factor(chain, *found, 5);
+  ASSERT_EQ(rows.nodes.size(), 7U);
+  EXPECT_EQ(rows.stores[0].node, 6);
+  EXPECT_EQ(rows.nodes[6].op, ScalarOp::cast);
+  EXPECT_EQ(rows.nodes[6].a, 3);
+  const std::vector<float> got = results(kernel);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-2F) << i;
+}
+
 TEST(RowFactor, stays_where_rows_are_no_powers_or_differ_in_more_than_a_factor) {
   const ScalarNode shares{.op = ScalarOp::mul, .a = 3, .b = 5};
   loop::Kernel scores = chain_kernel({.op = ScalarOp::mul, .a = 0, .b = 5});

@@ -96,10 +96,11 @@ class SoftmaxEmitter {
   Value* at(std::int32_t buffer, Value* element) {
     return builder_.CreateGEP(builder_.getFloatTy(), emitter_.buffers[buffer], element);
   }
-  Value* row_at(Value* row) {
-    Value* element = builder_.CreateMul(row, builder_.getInt64(softmax_.row_elements));
-    return at(softmax_.rows_buffer,
-              builder_.CreateAdd(element, builder_.getInt64(softmax_.rows_offset)));
+  Value* row_at(const SoftmaxRows::Rows& rows, Value* row, DType dtype) {
+    const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+    Value* offset = builder_.CreateMul(row, builder_.getInt64(rows.row_elements * bytes));
+    offset = builder_.CreateAdd(offset, builder_.getInt64(rows.offset * bytes));
+    return builder_.CreateGEP(builder_.getInt8Ty(), emitter_.buffers[rows.buffer], offset);
   }
   Real load(Value* pointer) {
     return {&emitter_, emit_load(emitter_, DType::f32, pointer, 1, lanes_)};
@@ -113,36 +114,45 @@ class SoftmaxEmitter {
     return select(Truth{&emitter_, llvm::ConstantVector::get(exists)}, x, x.of(other));
   }
 
-  /// Walks over a row's registers, so many together. `body` gets their pointers, whether the last
-  /// of them lacks some lanes, and the sums, to which it adds.
-  Values over_row(
-      Value* row, std::int64_t together, Values sums,
-      const std::function<void(const Values& pointers, bool tail, Values& sums)>& body) {
+  /// Walks over a row's registers, so many together. `body` gets their pointers, those of their
+  /// powers, whether the last of them lacks some lanes, and the sums, to which it adds.
+  Values over_row(Value* row, std::int64_t together, Values sums,
+                  const std::function<void(const Values& pointers, const Values& powers, bool tail,
+                                           Values& sums)>& body) {
     const std::int64_t registers = (softmax_.columns + lanes_ - 1) / lanes_;
     const std::int64_t whole = softmax_.columns / lanes_ / together * together;
-    Value* start = row_at(row);
-    const auto places = [&](Value* first, std::int64_t begin, std::int64_t end) {
+    const DType narrow = softmax_.powers_dtype;
+    Value* values = row_at(softmax_.values, row, DType::f32);
+    Value* powers = row_at(softmax_.powers, row, narrow);
+    const auto places = [&](Value* start, DType dtype, Value* column, std::int64_t begin,
+                            std::int64_t end) {
+      const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+      Value* first = builder_.CreateGEP(builder_.getInt8Ty(), start,
+                                        builder_.CreateMul(column, builder_.getInt64(bytes)));
       Values pointers;
       for (std::int64_t i = begin; i < end; ++i)
         pointers.push_back(
-            builder_.CreateGEP(builder_.getFloatTy(), first, builder_.getInt64(i * lanes_)));
+            builder_.CreateGEP(builder_.getInt8Ty(), first, builder_.getInt64(i * lanes_ * bytes)));
       return pointers;
     };
     sums = emitter_.loop(emitter_.i64(0), emitter_.i64(whole * lanes_), together * lanes_,
                          std::move(sums), [&](Value* column, Values inner) {
-                           Value* first = builder_.CreateGEP(builder_.getFloatTy(), start, column);
-                           body(places(first, 0, together), false, inner);
+                           body(places(values, DType::f32, column, 0, together),
+                                places(powers, narrow, column, 0, together), false, inner);
                            return inner;
                          });
-    if (whole < registers)
-      body(places(start, whole, registers), softmax_.columns % lanes_ != 0, sums);
+    if (whole < registers) {
+      Value* none = builder_.getInt64(0);
+      body(places(values, DType::f32, none, whole, registers),
+           places(powers, narrow, none, whole, registers), softmax_.columns % lanes_ != 0, sums);
+    }
     return sums;
   }
 
   /// A row without numbers has no maximum that matters: its powers are no numbers either way.
   Value* emit_max(Value* row) {
     Value* lowest = llvm::ConstantFP::get(type_, -infinity);
-    const auto raise = [&](const Values& pointers, bool tail, Values& sums) {
+    const auto raise = [&](const Values& pointers, const Values&, bool tail, Values& sums) {
       for (std::size_t i = 0; i < pointers.size(); ++i) {
         Real x = load(pointers[i]);
         if (tail && i + 1 == pointers.size()) x = only_columns(x, -infinity);
@@ -159,7 +169,7 @@ class SoftmaxEmitter {
     const Real highest{&emitter_, splat(emitter_, max, lanes_)};
     Value* zero = llvm::ConstantFP::get(type_, 0);
     const std::int64_t together = emitter_.machine.masks ? 2 : 4;
-    const auto add = [&](const Values& pointers, bool tail, Values& sums) {
+    const auto add = [&](const Values& pointers, const Values& places, bool tail, Values& sums) {
       constexpr double log2_e = 1.44269504088896341;
       Reals powers;
       for (Value* pointer : pointers) powers.push_back(load(pointer) - highest);
@@ -167,7 +177,7 @@ class SoftmaxEmitter {
       powers = powers_of_two(powers);
       if (tail) powers.back() = only_columns(powers.back(), 0);
       for (std::size_t i = 0; i < pointers.size(); ++i) {
-        emit_store(emitter_, DType::f32, powers[i].value, pointers[i], 1, lanes_);
+        emit_store(emitter_, softmax_.powers_dtype, powers[i].value, places[i], 1, lanes_);
         sums[i % 2] = (Real{&emitter_, sums[i % 2]} + powers[i]).value;
       }
     };

@@ -27,14 +27,19 @@ class SoftmaxFinder {
  public:
   explicit SoftmaxFinder(const std::vector<ScalarNode>& nodes) : nodes_(nodes) {}
 
-  bool find() {
-    if (nodes_.size() != 6) return false;
-    for (const ScalarNode& node : nodes_) {
-      if (node.dtype != DType::f32) return false;
+  bool find() const {
+    if (nodes_.size() != (rounded() ? 7 : 6)) return false;
+    for (std::size_t i = 0; i < 6; ++i) {
+      if (nodes_[i].dtype != DType::f32) return false;
     }
     return is(0, ScalarOp::load, -1) && reduces(1, ReduceKind::max, 0) &&
            is(2, ScalarOp::sub, 0, 1) && is(3, ScalarOp::exp, 2) &&
            reduces(4, ReduceKind::sum, 3) && is(5, ScalarOp::reciprocal, 4);
+  }
+  /// Whether powers are stored with fewer bits.
+  bool rounded() const {
+    return nodes_.size() == 7 && is(6, ScalarOp::cast, 3) &&
+           (nodes_[6].dtype == DType::bf16 || nodes_[6].dtype == DType::f16);
   }
 
  private:
@@ -80,13 +85,9 @@ bool keeps_panels(const ContractionPlan& stage, DType accumulator) {
   return panel_bytes(stage, accumulator) * stage.column_blocks <= most_bytes;
 }
 
-std::int64_t block_height(const ContractionPlan& stage) {
-  return stage.block_rows + (stage.short_blocks < stage.row_blocks ? 1 : 0);
-}
-
 void share_asking(ContractionPlan& stage, std::int64_t rows) {
   if (stage.asking_blocks == 0) return;
-  const RowCut cut = cut_rows(rows, block_height(stage));
+  const RowCut cut = cut_rows(rows, stage.tallest_rows());
   const std::int64_t step_bytes = stage.asking_blocks * stage.asked_bytes;
   stage.asking_blocks = std::min(stage.asking_blocks, cut.tall_blocks + cut.short_blocks);
   stage.asked_bytes = (step_bytes + stage.asking_blocks - 1) / stage.asking_blocks;
@@ -106,8 +107,8 @@ ChainPlan plan_chain(std::span<const loop::Buffer> buffers, const ContractionPla
       bytes += buffer.elements / std::max<std::int64_t>(plan.batches * plan.rows, 1) *
                static_cast<std::int64_t>(size_of(buffer.dtype));
   }
-  std::int64_t unit = block_height(second);
-  if (first) unit = std::max(unit, block_height(*first));
+  std::int64_t unit = second.tallest_rows();
+  if (first) unit = std::max(unit, first->tallest_rows());
   const std::int64_t wanted = (wanted_items + plan.batches - 1) / plan.batches;
   std::int64_t rows = std::max(plan.rows / wanted, least_rows);
   rows = std::min(rows, std::max<std::int64_t>(cached_bytes / std::max<std::int64_t>(bytes, 1), 1));
@@ -132,26 +133,41 @@ ChainPlan plan_chain(const loop::Chain& chain, std::span<const loop::Buffer> buf
 std::optional<SoftmaxRows> find_softmax_rows(const loop::Nest& nest,
                                              std::span<const loop::Buffer> buffers,
                                              const Machine& machine, std::int64_t rows) {
-  constexpr ScalarId power = 3, factor = 5;
+  constexpr ScalarId power = 3, factor = 5, rounded_power = 6;
   const std::size_t rank = nest.extents.size();
-  if (!SoftmaxFinder(nest.nodes).find() || nest.accesses.size() != 1 || nest.stores.size() != 2 ||
+  const SoftmaxFinder finder(nest.nodes);
+  if (!finder.find() || nest.accesses.size() != 1 || nest.stores.size() != 2 ||
       nest.parallel_dims + 1 != static_cast<std::int32_t>(rank))
     return std::nullopt;
-  const bool powers_first = nest.stores[0].node == power;
+  const ScalarId stored = finder.rounded() ? rounded_power : power;
+  const bool powers_first = nest.stores[0].node == stored;
   const loop::Store& powers = nest.stores[powers_first ? 0 : 1];
   const loop::Store& factors = nest.stores[powers_first ? 1 : 0];
   const loop::Access& read = nest.accesses[0];
-  if (powers.node != power || factors.node != factor || powers.access != read ||
-      !read.guards.empty() || !read.indirect.empty() || !factors.access.guards.empty() ||
-      !factors.access.indirect.empty() || read.strides.back() != 1)
+  if (powers.node != stored || factors.node != factor) return std::nullopt;
+  const bool in_place = powers.access.buffer == read.buffer;
+  if (in_place ? powers.access != read || finder.rounded() : !finder.rounded()) return std::nullopt;
+  for (const loop::Access* access : {&read, &powers.access, &factors.access}) {
+    if (!buffers[access->buffer].local || !access->guards.empty() || !access->indirect.empty())
+      return std::nullopt;
+  }
+  const loop::Buffer& numbers = buffers[factors.access.buffer];
+  const DType narrow = buffers[powers.access.buffer].dtype;
+  if (buffers[read.buffer].dtype != DType::f32 || numbers.dtype != DType::f32 ||
+      numbers.elements != rows || narrow != nest.nodes[static_cast<std::size_t>(stored)].dtype)
     return std::nullopt;
-  const loop::Buffer &values = buffers[read.buffer], &numbers = buffers[factors.access.buffer];
-  const bool floats = values.dtype == DType::f32 && numbers.dtype == DType::f32;
-  if (!floats || !values.local || !numbers.local || numbers.elements != rows) return std::nullopt;
-  SoftmaxRows found{read.buffer,           factors.access.buffer,  read.offset,
-                    factors.access.offset, values.elements / rows, nest.extents.back()};
+  SoftmaxRows found;
   const std::int64_t lanes = machine.lanes(4);
-  if ((found.columns + lanes - 1) / lanes * lanes > found.row_elements) return std::nullopt;
+  for (const loop::Access* access : {&read, &powers.access}) {
+    const std::int64_t row = buffers[access->buffer].elements / rows;
+    (access == &read ? found.values : found.powers) = {access->buffer, access->offset, row};
+    if (access->strides.back() != 1 || (nest.extents.back() + lanes - 1) / lanes * lanes > row)
+      return std::nullopt;
+  }
+  found.powers_dtype = narrow;
+  found.factors_buffer = factors.access.buffer;
+  found.factors_offset = factors.access.offset;
+  found.columns = nest.extents.back();
   return found;
 }
 

@@ -34,9 +34,6 @@ ContractionPlan plan_stage(const loop::Contraction& contraction,
 std::int64_t panel_bytes(const ContractionPlan& stage, DType accumulator);
 bool keeps_panels(const ContractionPlan& stage, DType accumulator);
 
-/// The most rows of a register block.
-std::int64_t block_height(const ContractionPlan& stage);
-
 /// The blocks of an item of so many rows ask for the panel behind theirs, if anybody does.
 void share_asking(ContractionPlan& stage, std::int64_t rows);
 
@@ -46,11 +43,17 @@ ChainPlan plan_chain(const loop::Chain& chain, std::span<const loop::Buffer> buf
 ChainPlan plan_chain(std::span<const loop::Buffer> buffers, const ContractionPlan* first,
                      const ContractionPlan& second);
 
-/// exp(x - max) over whole rows, in place, and 1 / sum of them by row.
+/// exp(x - max) over whole rows, and 1 / sum of them by row. All buffers are local.
 struct SoftmaxRows {
-  std::int32_t rows_buffer = -1, factors_buffer = -1;  ///< both local, f32
-  std::int64_t rows_offset = 0, factors_offset = 0;    ///< elements
-  std::int64_t row_elements = 0;                       ///< from row to row
+  struct Rows {
+    std::int32_t buffer = -1;
+    std::int64_t offset = 0, row_elements = 0;  ///< the latter from row to row
+  };
+  Rows values;  ///< f32
+  Rows powers;  ///< the same place, or rounded to bf16 or f16 elsewhere
+  DType powers_dtype = DType::f32;
+  std::int32_t factors_buffer = -1;  ///< f32
+  std::int64_t factors_offset = 0;
   std::int64_t columns = 0;
 };
 

@@ -42,7 +42,9 @@ class ContractionEmitter {
       RLX_TRY(add_row_epilogue());
     }
     emit_preamble();
+    if (plan_.tile_steps > 0) emit_tile_config(context_, plan_.tallest_rows());
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
+    if (plan_.tile_steps > 0) emit_tile_release(emitter_);
     return KernelShape{plan_.work_items, scratch_bytes_};
   }
 
@@ -64,10 +66,10 @@ class ContractionEmitter {
       zero_line_bytes_ = align_up((inner.a * (inner.extent - 1) + 1) * a_bytes);
     }
     tile_at_ = zero_line_bytes_;
-    const std::int64_t tall = plan_.block_rows + (plan_.short_blocks < plan_.row_blocks ? 1 : 0);
     const bool direct = context_.register_epilogue();
     panel_source_at_ =
-        tile_at_ + (direct ? 0 : align_up(tall * plan_.block_columns * accumulator_bytes));
+        tile_at_ +
+        (direct ? 0 : align_up(plan_.tallest_rows() * plan_.block_columns * accumulator_bytes));
     scratch_bytes_ = panel_source_at_;
     if (plan_.column_source == ColumnSource::scratch) {
       panel_at_ = panel_source_at_ + 64;

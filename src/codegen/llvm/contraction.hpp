@@ -12,6 +12,9 @@ namespace rlx::codegen {
 /// Can code be generated for a contraction of the kernel? Errors: unsupported, with the reason.
 Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& contraction);
 
+/// Asks for the lines of so many bytes, into L2. Result: what lies behind them.
+llvm::Value* emit_asking(Emitter& emitter, llvm::Value* from, std::int64_t bytes);
+
 /// What all parts know.
 struct ContractionContext {
   Emitter& emitter;
@@ -96,6 +99,14 @@ llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
 /// parameter, ptr ahead, from where on it asks for the plan's asked_bytes in each step.
 llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail,
                                bool asks = false);
+
+/// The same in tiles; those of the tallest block must be configured.
+void emit_tile_block(const ContractionContext& context, PartFunction& part, std::int64_t rows,
+                     bool asks);
+
+/// Configures the tiles of blocks of so many rows, for this thread, until emit_tile_release.
+void emit_tile_config(const ContractionContext& context, std::int64_t rows);
+void emit_tile_release(Emitter& emitter);
 
 /// In a part as emit_row_block makes it: the epilogue's nodes and stores over `rows` rows of
 /// accumulators, `sums` by row and vector of columns. `masks` by vector; null: all columns count.

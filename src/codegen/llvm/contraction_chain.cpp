@@ -85,6 +85,8 @@ class ChainEmitter {
     if (!before_.nodes.empty()) RLX_TRY(add_row_epilogue());
     emit_preamble();
     emitter_.loop(emitter_.begin, emitter_.end, 1, [&](Value* item) { emit_item(item); });
+    const auto has_tiles = [](const Stage* stage) { return stage->plan.tile_steps > 0; };
+    if (std::ranges::any_of(stages_, has_tiles)) emit_tile_release(emitter_);
     return KernelShape{second_.plan.batches * groups_, scratch_bytes_};
   }
 
@@ -122,7 +124,7 @@ class ChainEmitter {
     group_rows_ = cut.group_rows;
     groups_ = cut.groups;
     for (Stage* stage : stages_) {
-      const std::int64_t most = block_height(stage->plan);
+      const std::int64_t most = stage->plan.tallest_rows();
       for (const std::int64_t rows : {group_rows_, cut.last_rows()})
         stage->cuts[rows] = cut_rows(rows, most);
       share_asking(stage->plan, group_rows_);
@@ -318,6 +320,8 @@ class ChainEmitter {
                        Value* left) {
     const auto blocks = [&](std::int64_t first, std::int64_t count, std::int64_t skipped,
                             std::int64_t height) {
+      if (count == 0) return;
+      if (stage.plan.tile_steps > 0) emit_tile_config(stage.context, height);
       emitter_.loop(emitter_.i64(first), emitter_.i64(first + count), 1, [&](Value* block) {
         Values at = place;
         Value* row = builder_.CreateSub(scaled(block, height), builder_.getInt64(skipped));

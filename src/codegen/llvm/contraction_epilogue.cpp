@@ -50,7 +50,7 @@ bool ContractionContext::pads(const loop::Access& access) const {
 bool ContractionContext::register_epilogue() const {
   // Sums of bytes are converted and scaled by row and by column before anything else.
   const std::size_t most_operations = contraction.accumulator == DType::i32 ? 8 : 6;
-  if (contraction.stores.empty()) return false;
+  if (contraction.stores.empty() || plan.tile_steps > 0) return false;
   if (plan.columns % plan.lanes != 0 && !emitter.machine.masks) {
     constexpr unsigned least_bytes = 32;  // of registers with masked loads
     if (emitter.machine.vector_bytes < least_bytes) return false;

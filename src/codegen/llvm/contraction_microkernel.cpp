@@ -341,7 +341,7 @@ class RowBlock {
     }
     if (ahead) {
       ahead->addIncoming(part_.argument(7), before);
-      ahead->addIncoming(emit_asking(ahead, unroll_ * plan_.asked_bytes), body);
+      ahead->addIncoming(emit_asking(emitter_, ahead, unroll_ * plan_.asked_bytes), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
@@ -359,17 +359,6 @@ class RowBlock {
     columns = next_b;
     Value* passed = builder_.getInt64(rounds * unroll_ * a_step);
     a_offset = a_offset ? builder_.CreateAdd(a_offset, passed) : passed;
-  }
-
-  /// Asks for the lines of so many bytes, into L2. Result: what lies behind them.
-  Value* emit_asking(Value* from, std::int64_t bytes) {
-    constexpr std::int64_t line = 64;
-    for (std::int64_t at = 0; at < bytes; at += line) {
-      builder_.CreateIntrinsic(
-          llvm::Intrinsic::prefetch, {from->getType()},
-          {bytes_at(from, at), builder_.getInt32(0), builder_.getInt32(2), builder_.getInt32(1)});
-    }
-    return bytes_at(from, bytes);
   }
 
   /// One k, or a group of `group`: the columns' registers, then for each row a broadcast and its
@@ -445,7 +434,11 @@ llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t r
   if (asks) parameters.push_back(pointer);
   PartFunction part(context.emitter, "rows_" + std::to_string(rows) + (tail ? "_tail" : ""),
                     parameters);
-  RowBlock(context, part, rows, tail, asks).emit();
+  if (context.plan.tile_steps > 0) {
+    emit_tile_block(context, part, rows, asks);
+  } else {
+    RowBlock(context, part, rows, tail, asks).emit();
+  }
   return part.function();
 }
 

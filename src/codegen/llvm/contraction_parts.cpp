@@ -78,6 +78,19 @@ std::vector<Value*> emit_linear_sums(Emitter& emitter, Value* linear, const Inte
   return sums;
 }
 
+Value* emit_asking(Emitter& emitter, Value* from, std::int64_t bytes) {
+  constexpr std::int64_t line = 64;
+  constexpr bool write = false;
+  constexpr unsigned second_level = 2;
+  const auto at = [&](std::int64_t offset) {
+    return emitter.builder.CreateConstGEP1_64(emitter.builder.getInt8Ty(), from,
+                                              static_cast<std::uint64_t>(offset));
+  };
+  for (std::int64_t offset = 0; offset < bytes; offset += line)
+    emit_prefetch(emitter, at(offset), write, second_level);
+  return at(bytes);
+}
+
 Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator, Value* pointer,
                           unsigned lanes, Value* mask) {
   Value* value = emit_load(emitter, from, pointer, 1, lanes, mask);

@@ -139,6 +139,24 @@ Products choose_products(const loop::Contraction& contraction, DType a_dtype, DT
   return bfloat && machine.bf16_dot ? Products::bf16_pairs : Products::single;
 }
 
+/// The steps of a tile, so that tiles fill runs of k; 0 where the machine has no tiles for these
+/// products, or what they need is not there: rows at one distance, runs side by side in A.
+std::int64_t choose_tile_steps(const loop::Contraction& contraction, const PlanMachine& machine,
+                               const ContractionPlan& plan) {
+  constexpr std::int64_t least_rows = 2, least_steps = 8;
+  const bool has_tiles = plan.products == Products::bf16_pairs   ? machine.bf16_tiles
+                         : plan.products == Products::byte_quads ? machine.byte_tiles
+                                                                 : false;
+  const AddressDim& run = plan.k_open.back();
+  if (!has_tiles || contraction.in_order || plan.rows < least_rows || !plan.guards.empty() ||
+      plan.m.size() > 1 || run.a != 1 || run.extent % plan.unit != 0)
+    return 0;
+  const std::int64_t steps = run.extent / plan.unit;
+  for (std::int64_t tile = most_tile_steps; tile >= least_steps; --tile)
+    if (steps % tile == 0) return tile;
+  return 0;
+}
+
 /// Registers across a column block: as many as fit (up to four) that divide the panel.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
                         unsigned lanes) {
@@ -194,7 +212,8 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
   plan.block_columns = static_cast<std::int64_t>(plan.lanes) * plan.vectors;
   plan.column_blocks = (plan.columns + plan.block_columns - 1) / plan.block_columns;
   plan.panel_width = contraction.b_packed ? contraction.panel_width : plan.block_columns;
-  const std::int64_t most = most_rows(plan, machine, contraction.accumulator);
+  const std::int64_t most =
+      plan.tile_steps > 0 ? 2 * tile_rows : most_rows(plan, machine, contraction.accumulator);
   plan.row_blocks = (plan.rows + most - 1) / most;
   // Blocks of one height need half the code: a little less than the most is as good.
   for (std::int64_t height = most; height * 8 >= most * 7; --height) {
@@ -205,13 +224,22 @@ void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machin
   plan.row_blocks = without_odd_one(plan);
   plan.block_rows = plan.rows / plan.row_blocks;
   plan.short_blocks = plan.row_blocks - plan.rows % plan.row_blocks;
-  plan.one_height = plan.line.segments == 0 && plan.short_blocks < plan.row_blocks &&
-                    plan.short_blocks * 50 <= plan.rows;
+  // Tiles have one height in all of a kernel.
+  plan.one_height =
+      plan.short_blocks < plan.row_blocks &&
+      (plan.tile_steps > 0 || (plan.line.segments == 0 && plan.short_blocks * 50 <= plan.rows));
+}
+
+/// Operations of an item that is long enough beside its call. Tiles make many times more of them.
+std::int64_t least_operations_of_item(const ContractionPlan& plan, bool halves = false) {
+  constexpr std::int64_t of_tiles = 8;
+  return (halves ? 500'000 : 200'000) * (plan.tile_steps > 0 ? of_tiles : 1);
 }
 
 /// Groups of segments: enough to balance, long enough beside the call.
 void plan_line_items(ContractionPlan& plan) {
-  constexpr std::int64_t least_operations = 200'000, wanted_items = 64;
+  constexpr std::int64_t wanted_items = 64;
+  const std::int64_t least_operations = least_operations_of_item(plan);
   const std::int64_t operations = 2 * plan.rows * plan.columns * plan.depth;
   const std::int64_t least = (least_operations + operations - 1) / operations;
   const std::int64_t groups = std::max<std::int64_t>(1, wanted_items / plan.batches);
@@ -268,7 +296,7 @@ void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dty
   const std::int64_t others = plan.batches * (plan.whole_rows ? 1 : plan.column_blocks);
   // Columns that fall into two halves need no groups of rows beside them.
   const bool halves = others % 2 == 0 && !plan.rows_outermost;
-  const std::int64_t least_operations = halves ? 500'000 : 200'000;
+  const std::int64_t least_operations = least_operations_of_item(plan, halves);
   const std::int64_t block_operations =
       2 * plan.block_rows * columns * std::max<std::int64_t>(plan.depth, 1);
   const std::int64_t least_blocks = (least_operations + block_operations - 1) / block_operations;
@@ -399,9 +427,11 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan_addresses(contraction, machine, plan);
   plan.products = choose_products(contraction, a_dtype, b_dtype, machine, plan);
   plan.unit = plan.products == Products::single ? 1 : plan.products == Products::byte_quads ? 4 : 2;
+  if (plan.unit > 1 && contraction.k_group == 1)
+    plan.k_open = plan.k;  // pairs must not depend on which way a block goes
+  plan.tile_steps = choose_tile_steps(contraction, machine, plan);
   plan_blocks(contraction, machine, plan);
   if (plan.unit > 1 && contraction.k_group == 1) {
-    plan.k_open = plan.k;  // pairs must not depend on which way a block goes
     plan.column_source = ColumnSource::scratch;
   } else if (contraction.b_packed) {
     plan.column_source = ColumnSource::packed;

@@ -78,6 +78,9 @@ struct ContractionPlan {
   Products products = Products::single;
   std::int64_t unit = 1;
   std::int64_t panel_steps = 1;  ///< steps over all of k
+  /// Steps that one instruction makes for 16 rows and 16 columns (AMX); 0: registers are
+  /// multiplied, not tiles.
+  std::int64_t tile_steps = 0;
 
   /// Rows fall into `short_blocks` blocks of block_rows, then blocks of block_rows + 1 rows.
   std::int64_t block_rows = 1, row_blocks = 1, short_blocks = 1;
@@ -104,20 +107,42 @@ struct ContractionPlan {
   /// Whether workers share out the rows of all of the batch; else, where there are several, its
   /// matrices.
   bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
+  /// Of the blocks that have most.
+  std::int64_t tallest_rows() const { return block_rows + (short_blocks < row_blocks ? 1 : 0); }
   bool shares_batch() const { return batches > 1 && !shares_rows_first(); }
   bool tail() const { return columns % block_columns != 0; }
+};
+
+/// Rows and columns of a tile of sums, and the most steps of k in one of operands.
+inline constexpr std::int64_t tile_rows = 16, tile_columns = 16, most_tile_steps = 16;
+
+/// How a block of so many rows falls into tiles: two of rows and two of columns, or one of rows and
+/// four of columns, each pass over k.
+struct TileCut {
+  std::int64_t row_tiles = 1;
+  std::int64_t first_rows = 1, last_rows = 1;  ///< of the first row tile and of the last one
+  std::int64_t together = 1;                   ///< tiles of columns in a pass
+
+  explicit TileCut(std::int64_t rows)
+      : row_tiles(rows > tile_rows ? 2 : 1),
+        first_rows((rows + row_tiles - 1) / row_tiles),
+        last_rows(rows - first_rows * (row_tiles - 1)),
+        together(row_tiles == 2 ? 2 : 4) {}
 };
 
 struct PlanMachine {
   unsigned vector_bytes = 16;
   unsigned registers = 16;
   bool bf16_dot = false, vnni = false;
+  bool bf16_tiles = false, byte_tiles = false;
 
   explicit PlanMachine(const Machine& machine)
       : vector_bytes(machine.vector_bytes),
         registers(machine.registers),
         bf16_dot(machine.bf16_dot),
-        vnni(machine.vnni) {}
+        vnni(machine.vnni),
+        bf16_tiles(machine.bf16_tiles),
+        byte_tiles(machine.byte_tiles) {}
 };
 
 /// Few accumulators do not cover the latency of a multiply-add: so many sets are summed at the end
