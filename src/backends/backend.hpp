@@ -87,6 +87,7 @@ struct CompileRequest {
   std::shared_ptr<const plan::FlatGraph> graph;
   int threads = 1;
   bool fusion = true;
+  bool exact = false;
   GivenAnswers given;               ///< answers to fusion questions
   CompileReport* report = nullptr;  ///< filled with kernel counts
   /// Code and weights of an earlier compile of the same graph; another identity is an error.

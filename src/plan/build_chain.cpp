@@ -133,7 +133,7 @@ Status PlanBuilder::add_chain(const Region& region) {
     if (expression.uses_indices()) rows.error_buffer = buffers.number(error_buffer(), true);
   }
   worker_rows_.clear();
-  if (const auto factor = find_row_factor(chain)) {
+  if (const auto factor = find_row_factor(chain, options_.fusion.exact)) {
     const std::int64_t rows =
         element_count(chain.second.batch_extents) * element_count(chain.second.m_extents);
     const std::int32_t factors = add_buffer({DType::f32, {rows}}, Storage::worker, -1,

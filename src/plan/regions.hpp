@@ -88,6 +88,7 @@ struct Regions {
 /// Who decides about optional fusions, and by what figures. The defaults are the CPU's.
 struct FusionPolicy {
   bool enabled = true;
+  bool exact = false;  ///< what the graph rounds is rounded there, and to the same number
   IoFusionGate gate = IoFusionGate::preset(Device::cpu);
   GivenAnswers given;  ///< answers that count whatever the gate says
   int threads = 1;

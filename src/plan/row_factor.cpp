@@ -36,14 +36,15 @@ std::vector<std::int64_t> row_strides(const loop::Contraction& c) {
 
 }  // namespace
 
-std::optional<RowFactor> find_row_factor(const loop::Chain& chain) {
+std::optional<RowFactor> find_row_factor(const loop::Chain& chain, bool exact) {
   const loop::Nest& rows = chain.first.row_epilogue;
   const auto dims = static_cast<std::int32_t>(rows.extents.size());
   if (rows.stores.size() != 1 || rows.parallel_dims + 1 != dims) return std::nullopt;
   const ScalarId stored = rows.stores[0].node;
   if (at(stored) + 1 != rows.nodes.size()) return std::nullopt;
   const ScalarNode& end = rows.nodes[at(stored)];
-  const bool rounded = end.op == ScalarOp::cast && is_float(end.dtype) && end.a + 1 == stored;
+  const bool narrow = end.dtype == DType::bf16 || end.dtype == DType::f16;
+  const bool rounded = end.op == ScalarOp::cast && narrow && end.a + 1 == stored && !exact;
   const ScalarNode& node = rounded ? rows.nodes[at(end.a)] : end;
   if (node.op != ScalarOp::mul || node.dtype != DType::f32 ||
       chain.second.accumulator != DType::f32)

@@ -15,7 +15,8 @@ struct RowFactor {
   ScalarId powers = -1, factor = -1;
   bool rounded = false;  ///< the rows are their products, cast to another type
 };
-std::optional<RowFactor> find_row_factor(const loop::Chain& chain);
+/// `exact`: nothing where rows are rounded, for powers are rounded to other numbers than shares.
+std::optional<RowFactor> find_row_factor(const loop::Chain& chain, bool exact);
 
 /// Stores the powers as rows and the factors in `buffer`, an element for each row; the second
 /// contraction multiplies its sums by them.

@@ -273,6 +273,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   const CompileRequest request{std::make_shared<const plan::FlatGraph>(std::move(flat)),
                                options.threads,
                                lowering.fusion,
+                               options.exact,
                                options.answers,
                                &program.report,
                                saved};

@@ -83,7 +83,7 @@ TEST(RowFactor, is_taken_out_and_changes_no_result) {
     loop::Kernel kernel = chain_kernel({.op = ScalarOp::mul, .a = a, .b = b});
     const std::vector<float> wanted = results(kernel);
     auto& chain = std::get<loop::Chain>(kernel.body);
-    const auto found = find_row_factor(chain);
+    const auto found = find_row_factor(chain, false);
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->powers, 3);
     EXPECT_EQ(found->factor, 5);
@@ -102,9 +102,10 @@ TEST(RowFactor, is_taken_out_of_rows_that_are_rounded) {
   rows.nodes.push_back({.op = ScalarOp::cast, .dtype = DType::bf16, .a = 6});
   rows.stores[0].node = 7;
   const std::vector<float> wanted = results(kernel);
-  const auto found = find_row_factor(chain);
+  const auto found = find_row_factor(chain, false);
   ASSERT_TRUE(found.has_value());
   EXPECT_TRUE(found->rounded);
+  EXPECT_FALSE(find_row_factor(chain, true));
   take_out_row_factor(chain, *found, 5);
   ASSERT_EQ(rows.nodes.size(), 7U);
   EXPECT_EQ(rows.stores[0].node, 6);
@@ -117,16 +118,16 @@ TEST(RowFactor, is_taken_out_of_rows_that_are_rounded) {
 TEST(RowFactor, stays_where_rows_are_no_powers_or_differ_in_more_than_a_factor) {
   const ScalarNode shares{.op = ScalarOp::mul, .a = 3, .b = 5};
   loop::Kernel scores = chain_kernel({.op = ScalarOp::mul, .a = 0, .b = 5});
-  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(scores.body)));
+  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(scores.body), false));
   loop::Kernel sums = chain_kernel({.op = ScalarOp::add, .a = 3, .b = 5});
-  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(sums.body)));
+  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(sums.body), false));
   loop::Kernel large = chain_kernel(shares);  // powers of what no maximum was taken off from
   std::get<loop::Chain>(large.body).first.row_epilogue.nodes[1].reduce_kind = ReduceKind::min;
-  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(large.body)));
+  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(large.body), false));
   loop::Kernel kept = chain_kernel(shares);  // somebody else reads the shares
   auto& stores = std::get<loop::Chain>(kept.body).first.row_epilogue.stores;
   stores.push_back(stores[0]);
-  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(kept.body)));
+  EXPECT_FALSE(find_row_factor(std::get<loop::Chain>(kept.body), false));
 }
 
 }  // namespace

@@ -115,6 +115,29 @@ TEST(PrecisionPrograms, exact_contradicts_a_precision) {
   EXPECT_EQ(program.error().kind, ErrorKind::bad_input);
 }
 
+/// Attention whose weights the graph itself rounds.
+Graph rounded_attention(DType dtype) {
+  Builder b;
+  const Value x = b.graph.input("x", f32, {2, 48, 32});
+  const auto rounded = [&](Value v) { return cast(cast(v, dtype), f32); };
+  const Value scores = matmul(rounded(x), transpose(rounded(x), {0, 2, 1}));
+  b.graph.output("y", matmul(rounded(softmax(scores)), rounded(x)));
+  return b.graph;
+}
+
+TEST(PrecisionPrograms, exact_rounds_attention_where_the_graph_does) {
+  for (const DType dtype : {bf16, f16, f8e4m3fn}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Graph graph = rounded_attention(dtype);
+    const std::vector<float> fused = values_of(graph, {.exact = true});
+    const std::vector<float> wanted = values_of(graph, {.exact = true, .disable_fusion = true});
+    double apart = 0;
+    for (std::size_t i = 0; i < fused.size(); ++i)
+      apart += std::abs(double{fused[i]} - wanted[i]) / static_cast<double>(fused.size());
+    EXPECT_LT(apart, 1e-5);
+  }
+}
+
 TEST(PrecisionPrograms, an_explanation_names_every_choice) {
   Session session(Device::cpu);
   const CompiledGraph program =

@@ -92,12 +92,16 @@ class CpuBackend final : public Backend {
     program->shared = shared_;
     program->graph = request.graph;
     const int threads = threads_for(request.threads);
-    RLX_ASSIGN(program->plan, planned(*request.graph, threads, request.fusion, request.given));
+    plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, request.fusion);
+    policy.exact = request.exact;
+    policy.given = request.given;
+    RLX_ASSIGN(program->plan, planned(*request.graph, threads, policy));
     add_step_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
         request.saved->identity != saved_identity(*shared_->library, program->plan))
-      return not_available("The saved program was made by another rlx or for another machine.");
+      return not_available(
+          "The saved program was made by another rlx, for another machine or for more threads.");
     RLX_ASSIGN(program->kernels, request.saved ? codegen::CodeLibrary::adopt(request.saved->codes)
                                                : shared_->library->load(program->plan.kernels));
     const codegen::CodeStatistics after = shared_->library->statistics();
@@ -131,13 +135,13 @@ class CpuBackend final : public Backend {
   Result<double> predicted_ns(const Graph& graph, int threads,
                               const cost::Elsewhere& elsewhere) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}, elsewhere));
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads, elsewhere));
     return plan.predicted_ns;
   }
 
   Result<GraphIoProfile> planned_io(const Graph& graph, int threads) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads_for(threads), true, {}));
+    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads));
     return plan::profile_plan_io(plan);
   }
 
@@ -154,11 +158,14 @@ class CpuBackend final : public Backend {
     return asked > 0 ? std::min(asked, shared_->pool->threads()) : threads_;
   }
 
-  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, bool fusion,
-                             const GivenAnswers& given,
+  /// As the gate alone decides, on so many threads (0: the device's).
+  Result<plan::Plan> planned(const plan::FlatGraph& graph, int asked,
                              const cost::Elsewhere& elsewhere = {}) const {
-    plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, fusion);
-    policy.given = given;
+    const int threads = threads_for(asked);
+    return planned(graph, threads, plan::fusion_policy(shared_->model, threads, true), elsewhere);
+  }
+  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, plan::FusionPolicy policy,
+                             const cost::Elsewhere& elsewhere = {}) const {
     return plan::build_plan(graph, {.target = shared_->library->target(),
                                     .model = shared_->model,
                                     .threads = threads,
