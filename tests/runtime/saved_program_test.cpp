@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <thread>
 
 #include "base/message.hpp"
@@ -80,6 +81,40 @@ TEST_F(SavedProgram, comes_back_and_runs) {
   ASSERT_TRUE(loaded.set_param("b", std::vector<float>(48, 0.5f)).ok());
   EXPECT_NE(run(loaded), expected);
   EXPECT_EQ(run(clone), expected);
+}
+
+TEST_F(SavedProgram, keeps_its_precision_and_exactness_and_threads) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {64, 256});
+  std::mt19937 generator(5);
+  Value y = x;
+  for (int layer = 0; layer < 3; ++layer) {
+    Tensor weights(f32, {256, 256});
+    for (int i = 0; i < 256 * 256; ++i)
+      reinterpret_cast<float*>(weights.mutable_data())[i] =
+          static_cast<float>(generator() % 256) / 2048.0f - 0.0625f;
+    y = gelu(matmul(y, graph.constant(weights)));
+  }
+  graph.output("y", y);
+  std::vector<float> values(64 * 256);
+  for (float& value : values) value = static_cast<float>(generator() % 64) / 32.0f - 1;
+  const auto results = [&](CompiledGraph& made) {
+    const Outputs outputs = made.run({{"x", values}}).value();
+    const auto numbers = outputs["y"].as<float>();
+    return std::vector<float>(numbers.begin(), numbers.end());
+  };
+  for (const CompileOptions& options :
+       {CompileOptions{.precision = Precision::bf16}, CompileOptions{.precision = Precision::int8},
+        CompileOptions{.exact = true}, CompileOptions{.threads = 1}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << name_of(options.precision) << (options.exact ? ", exact" : ""));
+    CompiledGraph made = session.compile(graph, options).value();
+    ASSERT_TRUE(made.save(file()).ok());
+    auto loaded = session.load(file());
+    ASSERT_TRUE(loaded.ok()) << message(loaded);
+    EXPECT_EQ(loaded->report().threads, made.report().threads);
+    EXPECT_EQ(results(*loaded), results(made));
+  }
 }
 
 TEST_F(SavedProgram, keeps_its_feeds) {
