@@ -54,9 +54,7 @@ void read_avx512(std::uint32_t b7, std::uint32_t c7, std::uint32_t d7, std::uint
   features.avx512fp16 = bit(d7, 23);
   features.avx512bf16 = bit(a7_1, 5);
 }
-#endif
 
-#if defined(__x86_64__)
 /// Tiles are large: Linux keeps their state for processes that ask, and tells others by a signal.
 bool may_use_tiles() {
   constexpr long ask = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

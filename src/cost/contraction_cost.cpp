@@ -146,12 +146,20 @@ class ContractionCost {
     return ns;
   }
 
-  /// The same of tiles: an instruction multiplies a row of A in a cycle, while tiles are loaded.
+  /// The same of tiles, in cycles measured on one machine: an instruction multiplies a row of A in
+  /// one while the next tiles are loaded, which takes three times as long where L1 holds no panel
+  /// beside the rows.
   double tile_block(std::int64_t rows) const {
-    constexpr double load = 8, store = 16, latency = 52;
+    constexpr double least = 9, load_from_l1 = 8, load_from_l2 = 24, store = 16, latency = 52;
     const codegen::TileCut cut(rows);
     const std::int64_t tiles = plan_.vectors, passes = (tiles + cut.together - 1) / cut.together;
-    const double products = d(tiles * rows);
+    const auto product = [&](std::int64_t height) {
+      return std::max({d(height), d(plan_.tile_steps), least});
+    };
+    const double products =
+        d(tiles) * (product(cut.first_rows) + d(cut.row_tiles - 1) * product(cut.last_rows));
+    const double touched = 4 * d(plan_.panel_steps) * d(plan_.block_columns + rows);
+    const double load = touched <= 0.7 * d(model_.cache_bytes[0]) ? load_from_l1 : load_from_l2;
     const double loads = load * d(tiles + passes * cut.row_tiles);
     const double ends = store * d(tiles * cut.row_tiles) + latency * d(passes);
     const double rounds = d(plan_.panel_steps / plan_.tile_steps);

@@ -145,7 +145,7 @@ bool is_leaf(ScalarOp op) {
          op == ScalarOp::reduce;
 }
 
-/// `steps`: in which a register goes through the units, 1 to 2. `own`: the column of this core;
+/// `steps`: in which a register goes through the units, 1 to 2. `column`: that of this core;
 /// null: between those of whole registers and of halves.
 void set_ops(MachineModel& model, double steps, double OpCycles::* column) {
   for (std::size_t i = 0; i < scalar_op_count; ++i)

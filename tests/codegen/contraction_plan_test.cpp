@@ -42,5 +42,59 @@ TEST(ContractionPlan, few_items_fall_into_two_halves) {
   }
 }
 
+/// A machine with tiles, whatever this one has.
+const Target tiles{Isa::avx512, "sapphirerapids",
+                   "+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"};
+
+ContractionPlan tiled_plan(const testing::MatmulOptions& options) {
+  const loop::Kernel kernel = testing::matmul(options, tiles);
+  return plan_contraction(std::get<loop::Contraction>(kernel.body), options.a, options.b,
+                          PlanMachine(machine_of(tiles)));
+}
+
+TEST(ContractionPlan, tiles_cover_rows_and_runs) {
+  for (const bool bytes : {false, true}) {
+    for (std::int64_t rows = 1; rows <= 140; ++rows) {
+      for (const std::int64_t depth : {30, 33, 64, 96, 160, 384}) {
+        SCOPED_TRACE(::testing::Message() << rows << " rows of " << depth << ", bytes " << bytes);
+        const ContractionPlan plan = tiled_plan({.m = rows,
+                                                 .n = 80,
+                                                 .k = depth,
+                                                 .a = bytes ? u8 : bf16,
+                                                 .b = bytes ? i8 : bf16,
+                                                 .accumulator = bytes ? i32 : f32,
+                                                 .k_group = bytes ? 4 : 2});
+        const std::int64_t unit = bytes ? 4 : 2, least_steps = 8;
+        bool fills = false;
+        for (std::int64_t steps = least_steps; steps <= most_tile_steps; ++steps)
+          fills = fills || depth % (steps * unit) == 0;
+        EXPECT_EQ(plan.tile_steps > 0, fills && rows > 1);
+        if (plan.tile_steps == 0) continue;
+        EXPECT_EQ(depth % (plan.tile_steps * unit), 0);
+        EXPECT_LE(plan.tile_steps, most_tile_steps);
+        EXPECT_EQ(plan.block_rows * plan.row_blocks + plan.row_blocks - plan.short_blocks, rows);
+        EXPECT_EQ(plan.one_height, plan.short_blocks < plan.row_blocks);
+        const TileCut cut(plan.tallest_rows());
+        EXPECT_LE(cut.first_rows, tile_rows);
+        EXPECT_GE(cut.last_rows, 1);
+        EXPECT_EQ(cut.first_rows * (cut.row_tiles - 1) + cut.last_rows, plan.tallest_rows());
+        EXPECT_LE(cut.row_tiles * cut.together, 4);
+      }
+    }
+  }
+}
+
+TEST(ContractionPlan, tiles_want_rows_at_one_distance_and_runs_side_by_side) {
+  const testing::MatmulOptions options{
+      .m = 64, .n = 64, .k = 64, .packed = false, .a = bf16, .b = bf16};
+  EXPECT_EQ(tiled_plan(options).tile_steps, most_tile_steps);
+  testing::MatmulOptions turned = options;
+  turned.transposed_a = true;
+  EXPECT_EQ(tiled_plan(turned).tile_steps, 0);
+  testing::MatmulOptions wide = options;
+  wide.a = wide.b = f32;
+  EXPECT_EQ(tiled_plan(wide).tile_steps, 0);
+}
+
 }  // namespace
 }  // namespace rlx::codegen

@@ -65,6 +65,27 @@ TEST(HostTarget, names_known_processors) {
   EXPECT_EQ(target_for(CpuFacts{}, std::nullopt).value(), Target{});
 }
 
+TEST(HostTarget, tiles_are_named_unless_avx512_is_forced) {
+  CpuFacts cpu = sapphire_rapids();
+  const std::string vectors = target_for(cpu, std::nullopt).value().features;
+  EXPECT_EQ(vectors.find("amx"), std::string::npos);
+  cpu.features.amx_bf16 = true;
+  EXPECT_EQ(target_for(cpu, "").value().features, vectors + ",+amx-tile,+amx-bf16");
+  cpu.features.amx_int8 = true;
+  EXPECT_EQ(target_for(cpu, std::nullopt).value().features,
+            vectors + ",+amx-tile,+amx-bf16,+amx-int8");
+  EXPECT_EQ(target_for(cpu, "avx512").value().features, vectors);
+  EXPECT_EQ(target_for(cpu, "avx2").value().features, "+avxvnni");
+}
+
+TEST(HostTarget, a_model_that_hypervisors_give_to_later_processors) {
+  CpuFacts cpu = sapphire_rapids();
+  cpu.model = 0xa7;
+  EXPECT_EQ(cpu_of(cpu), "sapphirerapids");
+  cpu.features.avx512fp16 = cpu.features.avx512bf16 = false;
+  EXPECT_EQ(cpu_of(cpu), "rocketlake");
+}
+
 TEST(HostTarget, a_hidden_feature_gives_no_name_that_implies_it) {
   CpuFacts cpu = zen4();
   cpu.features.avx512bf16 = false;

@@ -24,4 +24,13 @@ inline MachineModel model_of_zen2() {
   return preset_for({codegen::CpuFacts::Vendor::amd, 23, 0x31, {}}, zen2_target);
 }
 
+/// With tiles for bf16 and bytes, or with vectors alone.
+inline MachineModel model_of_rapids(bool tiles) {
+  codegen::CpuFacts facts{codegen::CpuFacts::Vendor::intel, 6, 0x8f, {}};
+  facts.features.avx512fp16 = true;
+  const std::string vectors = "+avx512vnni,+avx512bf16";
+  return preset_for(
+      facts, {codegen::Isa::avx512, "", vectors + (tiles ? ",+amx-tile,+amx-bf16,+amx-int8" : "")});
+}
+
 }  // namespace rlx::cost

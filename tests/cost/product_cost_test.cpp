@@ -48,5 +48,31 @@ TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {
   EXPECT_GT(whole_rows(WholeRows::results, few, 2, u8, i8), 0);
 }
 
+TEST(ProductCost, PairsOfBf16PayByTilesWhereDotProductsAreSlow) {
+  const MachineModel zen4 = preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x11, {}},
+                                       {codegen::Isa::avx512, "", "+avx512bf16"});
+  for (const std::int64_t rows : {16, 128, 500}) {
+    const ProductShape shape = product(rows, 384, 384);
+    const auto ns = [&](DType dtype, const MachineModel& model) {
+      return product_ns(shape, dtype, dtype, true, model, 1);
+    };
+    EXPECT_GT(ns(bf16, model_of_rapids(false)), ns(f32, model_of_rapids(false))) << rows;
+    EXPECT_LT(2 * ns(bf16, model_of_rapids(true)), ns(f32, model_of_rapids(true))) << rows;
+    EXPECT_LT(ns(bf16, zen4), ns(f32, zen4)) << rows;
+  }
+}
+
+TEST(ProductCost, TilesTakeLongerForLargerShapes) {
+  const MachineModel model = model_of_rapids(true);
+  const auto ns = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    return product_ns(product(rows, columns, depth), bf16, bf16, true, model, 1);
+  };
+  for (std::int64_t size = 32; size <= 1024; size *= 2) {
+    EXPECT_LT(ns(size, 256, 256), ns(2 * size, 256, 256)) << size;
+    EXPECT_LT(ns(256, size, 256), ns(256, 2 * size, 256)) << size;
+    EXPECT_LT(ns(256, 256, size), ns(256, 256, 2 * size)) << size;
+  }
+}
+
 }  // namespace
 }  // namespace rlx::cost

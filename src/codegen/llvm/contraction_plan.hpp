@@ -107,9 +107,9 @@ struct ContractionPlan {
   /// Whether workers share out the rows of all of the batch; else, where there are several, its
   /// matrices.
   bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
+  bool shares_batch() const { return batches > 1 && !shares_rows_first(); }
   /// Of the blocks that have most.
   std::int64_t tallest_rows() const { return block_rows + (short_blocks < row_blocks ? 1 : 0); }
-  bool shares_batch() const { return batches > 1 && !shares_rows_first(); }
   bool tail() const { return columns % block_columns != 0; }
 };
 

@@ -3,6 +3,7 @@
 // lie in memory as the other register block wants them.
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <algorithm>
 #include <array>
 
 #include "codegen/llvm/contraction.hpp"
@@ -39,16 +40,14 @@ class TileBlock {
         asks_(asks) {}
 
   void emit() {
-    const std::int64_t row_bytes =
-        plan_.m.empty() ? 0 : plan_.m[0].a * bytes_of(context_.a_dtype());
-    a_stride_ = builder_.getInt64(static_cast<std::uint64_t>(row_bytes));
-    Value* row = builder_.CreateMul(part_.argument(3), a_stride_);
-    a_ = bytes_at(part_.argument(0), row);
+    row_bytes_ = plan_.m.empty() ? 0 : plan_.m[0].a * bytes_of(context_.a_dtype());
+    a_ = bytes_at(part_.argument(0),
+                  builder_.CreateMul(part_.argument(3), emitter_.i64(row_bytes_)));
     constexpr std::int64_t line = 64;
     const std::int64_t passes = (plan_.vectors + cut_.together - 1) / cut_.together;
     asked_bytes_ =
         asks_ ? (plan_.tile_steps * plan_.asked_bytes / passes + line - 1) / line * line : 0;
-    if (asks_) ahead_ = part_.argument(7);
+    if (asks_) ahead_ = part_.argument(7);  // one run of k then
     for (std::int64_t first = 0; first < plan_.vectors; first += cut_.together)
       emit_pass(first, std::min<std::int64_t>(cut_.together, plan_.vectors - first));
     builder_.CreateRetVoid();
@@ -110,7 +109,7 @@ class TileBlock {
     if (ahead_) carried.push_back(ahead_);
     carried =
         emitter_.loop(emitter_.i64(0), emitter_.i64(tiles), 1, carried, [&](Value*, Values at) {
-          emit_products(at[0], at[1], builder_.getInt64(row), count);
+          emit_products(at[0], at[1], row, count);
           at[0] = bytes_at(at[0], plan_.tile_steps * step_bytes);
           at[1] = bytes_at(at[1], plan_.tile_steps * row);
           if (ahead_) at[2] = emit_asking(emitter_, at[2], asked_bytes_);
@@ -119,16 +118,12 @@ class TileBlock {
     if (ahead_) ahead_ = carried[2];
   }
 
-  void emit_products(Value* a, Value* columns, Value* column_stride, std::int64_t count) {
-    for (std::int64_t r = 0; r < cut_.row_tiles; ++r) {
-      Value* at =
-          r == 0
-              ? a
-              : bytes_at(a, builder_.CreateMul(builder_.getInt64(r * cut_.first_rows), a_stride_));
-      load(tile_of_a(r), at, a_stride_);
-    }
+  /// Of a tile of k, whose rows of columns lie so many bytes apart.
+  void emit_products(Value* a, Value* columns, std::int64_t column_row, std::int64_t count) {
+    for (std::int64_t r = 0; r < cut_.row_tiles; ++r)
+      load(tile_of_a(r), bytes_at(a, r * cut_.first_rows * row_bytes_), row_bytes_);
     for (std::int64_t c = 0; c < count; ++c) {
-      load(tile_of_columns(c), bytes_at(columns, c * tile_columns * step_bytes), column_stride);
+      load(tile_of_columns(c), bytes_at(columns, c * tile_columns * step_bytes), column_row);
       for (std::int64_t r = 0; r < cut_.row_tiles; ++r)
         builder_.CreateIntrinsic(
             plan_.products == Products::byte_quads ? llvm::Intrinsic::x86_tdpbusd
@@ -138,8 +133,9 @@ class TileBlock {
     }
   }
 
-  void load(unsigned tile, Value* at, Value* stride) {
-    builder_.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {}, {number(tile), at, stride});
+  void load(unsigned tile, Value* at, std::int64_t stride) {
+    builder_.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {},
+                             {number(tile), at, emitter_.i64(stride)});
   }
 
   const ContractionContext& context_;
@@ -151,7 +147,8 @@ class TileBlock {
   bool asks_;
   std::int64_t asked_bytes_ = 0;  ///< of the panel behind this one, beside each tile of k
   Value* ahead_ = nullptr;        ///< where they begin; null: nobody asks
-  Value *a_ = nullptr, *a_stride_ = nullptr;
+  Value* a_ = nullptr;            ///< of the block's first row
+  std::int64_t row_bytes_ = 0;    ///< from row to row of A
 };
 
 }  // namespace
