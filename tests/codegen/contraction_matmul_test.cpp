@@ -28,8 +28,10 @@ TEST(ContractionMatmul, many_rows_with_a_remainder) {
     for (std::int64_t m : {199, 256, 257, 301, 410}) {
       SCOPED_TRACE(m);
       expect_as_interpreted(matmul({.m = m, .n = 64, .k = 5}, target), target, 1e-5, 1);
-      const MatmulOptions in_place{.m = m, .n = 50, .k = 5, .packed = false};
-      expect_as_interpreted(matmul(in_place, target), target, 1e-5, 2);
+      for (std::int64_t n : {48, 50}) {
+        const MatmulOptions unpacked{.m = m, .n = n, .k = 5, .packed = false};
+        expect_as_interpreted(matmul(unpacked, target), target, 1e-5, 2);
+      }
     }
   }
 }
@@ -53,6 +55,29 @@ TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
     // A matrix that no core's cache holds, and one that each worker would have to pack.
     EXPECT_FALSE(shares_rows({.m = 900, .n = 800, .k = 800}, target));
     EXPECT_FALSE(shares_rows({.m = 301, .n = 167, .k = 16, .packed = false}, target));
+  }
+}
+
+TEST(ContractionMatmul, panels_are_copied_of_rows_far_apart_or_across_lines) {
+  const auto copies = [](MatmulOptions options, const Target& target) {
+    options.packed = false;
+    const loop::Kernel kernel = matmul(options, target);
+    if (options.m * options.n * options.k < 10'000'000)
+      expect_as_interpreted(kernel, target, 1e-5, 2);
+    return plan_contraction(std::get<loop::Contraction>(kernel.body), f32, f32,
+                            PlanMachine(machine_of(target)))
+               .column_source == ColumnSource::scratch;
+  };
+  for (const Target& target : host_targets()) {
+    EXPECT_TRUE(copies({.m = 100, .n = 1024, .k = 7, .batch = 2}, target));
+    EXPECT_TRUE(copies({.m = 100, .n = 1021, .k = 7}, target));
+    EXPECT_TRUE(copies({.m = 512, .n = 512, .k = 512}, target));
+    // Near rows, or few that read them.
+    EXPECT_FALSE(copies({.m = 256, .n = 256, .k = 256}, target));
+    EXPECT_FALSE(copies({.m = 100, .n = 512, .k = 20}, target));
+    EXPECT_FALSE(copies({.m = 40, .n = 1024, .k = 7}, target));
+    EXPECT_EQ(copies({.m = 80, .n = 50, .k = 7}, target), machine_of(target).vector_bytes == 64);
+    EXPECT_FALSE(copies({.m = 60, .n = 50, .k = 7}, target));
   }
 }
 

@@ -37,12 +37,14 @@ class PanelCopy {
     const std::int64_t tap_bytes = inner_steps * plan_.block_columns * bytes_;
     emitter_.loop(emitter_.i64(0), emitter_.i64(taps), 1, [&](Value* tap) {
       Value* offset = emit_linear_sums(emitter_, tap, extents, {steps}, {0})[0];
+      Value* source = bytes_at(part_.argument(0), offset);
       Value* panel = bytes_at(part_.argument(1), scaled(tap, tap_bytes));
+      if (context_.columns_contiguous()) {
+        emit_lines(inner, source, panel);
+        return;
+      }
       emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.block_columns), plan_.lanes,
-                    [&](Value* column) {
-                      panel_ = bytes_at(panel, scaled(column, bytes_));
-                      emit_strip(inner, bytes_at(part_.argument(0), offset), column);
-                    });
+                    [&](Value* column) { emit_columns(inner, strip_at(source, panel, column)); });
     });
     builder_.CreateRetVoid();
   }
@@ -55,61 +57,82 @@ class PanelCopy {
     return builder_.CreateMul(index, builder_.getInt64(step));
   }
 
-  /// Pointers to the columns from `column` on. Columns that do not exist hold anything: their sums
-  /// are never stored.
-  void find_columns(Value* source, Value* column) {
-    pointers_.clear();
-    mask_ = nullptr;
+  /// A register's width of columns.
+  struct Strip {
+    Value* panel;           ///< where they go
+    Values pointers;        ///< to the columns; one where they lie side by side
+    Value* mask = nullptr;  ///< the columns that exist, where others must not be read
+  };
+
+  /// The strip from `column` on. Columns that do not exist hold anything: their sums are never
+  /// stored.
+  Strip strip_at(Value* source, Value* panel, Value* column) {
+    Strip strip{bytes_at(panel, scaled(column, bytes_)), {}};
     if (context_.columns_contiguous()) {
-      pointers_.push_back(bytes_at(source, scaled(column, b_bytes_)));
-      if (contraction_.b_packed || !plan_.tail()) return;
+      strip.pointers.push_back(bytes_at(source, scaled(column, b_bytes_)));
+      if (contraction_.b_packed || !plan_.tail()) return strip;
       Value* left = builder_.CreateSub(part_.argument(2), column);
       left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
-      mask_ = tail_mask(emitter_, left, plan_.lanes);
-      return;
+      strip.mask = tail_mask(emitter_, left, plan_.lanes);
+      return strip;
     }
     Value* last = builder_.CreateSub(part_.argument(2), builder_.getInt64(1));
     for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
       Value* at = builder_.CreateAdd(column, builder_.getInt64(lane));
       if (plan_.tail()) at = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, at, last);
-      pointers_.push_back(bytes_at(source, scaled(at, contraction_.b_n_stride * b_bytes_)));
+      strip.pointers.push_back(bytes_at(source, scaled(at, contraction_.b_n_stride * b_bytes_)));
     }
+    return strip;
   }
 
-  /// One register's width of columns, from `column` on.
-  void emit_strip(const AddressDim& inner, Value* source, Value* column) {
-    find_columns(source, column);
-    ask_for_next_panel(inner);
-    const std::int64_t lanes = plan_.lanes;
+  /// All strips of a step of k one beside the other, as they lie in B: a row of it may be a page.
+  void emit_lines(const AddressDim& inner, Value* source, Value* panel) {
+    std::vector<Strip> strips;
+    for (std::int64_t column = 0; column < plan_.block_columns; column += plan_.lanes)
+      strips.push_back(strip_at(source, panel, builder_.getInt64(column)));
+    emit_steps(inner, 0, strips);
+  }
+
+  /// The columns of a strip, each along k.
+  void emit_columns(const AddressDim& inner, const Strip& strip) {
+    ask_for_next_panel(inner, strip);
     std::int64_t done = 0;
-    if (inner.b == 1 && !context_.columns_contiguous()) {
+    if (inner.b == 1) {
       // Pairs that lie side by side in memory are elements of 32 bits.
-      const std::int64_t square = whole_pairs() ? lanes * plan_.unit : lanes;
+      const std::int64_t square = plan_.lanes * (whole_pairs() ? plan_.unit : 1);
       done = inner.extent / square * square;
-      emitter_.loop(emitter_.i64(0), emitter_.i64(done), square, [&](Value* k) { emit_square(k); });
+      emitter_.loop(emitter_.i64(0), emitter_.i64(done), square,
+                    [&](Value* k) { emit_square(strip, k); });
     }
-    const std::int64_t whole = done + (inner.extent - done) / plan_.unit * plan_.unit;
-    emitter_.loop(emitter_.i64(done), emitter_.i64(whole), plan_.unit, [&](Value* k) {
-      Values rows;
-      for (std::int64_t u = 0; u < plan_.unit; ++u) {
-        rows.push_back(load_row(inner, builder_.CreateAdd(k, builder_.getInt64(u))));
+    emit_steps(inner, done, {strip});
+  }
+
+  /// Steps of k from the one of element `first` on.
+  void emit_steps(const AddressDim& inner, std::int64_t first, const std::vector<Strip>& strips) {
+    const std::int64_t whole = first + (inner.extent - first) / plan_.unit * plan_.unit;
+    emitter_.loop(emitter_.i64(first), emitter_.i64(whole), plan_.unit, [&](Value* k) {
+      for (const Strip& strip : strips) {
+        Values rows;
+        for (std::int64_t u = 0; u < plan_.unit; ++u)
+          rows.push_back(load_row(strip, inner, builder_.CreateAdd(k, builder_.getInt64(u))));
+        store_step(strip, k, rows);
       }
-      store_step(k, rows);
     });
-    if (whole < inner.extent) {
-      store_step(emitter_.i64(whole), {load_row(inner, emitter_.i64(whole))});
-    }
+    if (whole == inner.extent) return;
+    for (const Strip& strip : strips)
+      store_step(strip, emitter_.i64(whole), {load_row(strip, inner, emitter_.i64(whole))});
   }
 
   /// Columns that lie one behind the other are a stream, which stands still while rows are
   /// multiplied with the panel: asks for the strip's place in the next one.
-  void ask_for_next_panel(const AddressDim& inner) {
+  void ask_for_next_panel(const AddressDim& inner, const Strip& strip) {
     constexpr std::int64_t line = 64;
-    const bool stream = !context_.columns_contiguous() && plan_.k_open.size() == 1 &&
-                        inner.b == 1 && contraction_.b_n_stride == inner.extent;
+    const bool stream =
+        plan_.k_open.size() == 1 && inner.b == 1 && contraction_.b_n_stride == inner.extent;
     if (!stream || plan_.column_blocks == 1) return;
     const std::int64_t column_bytes = inner.extent * b_bytes_;
-    Value* next = bytes_at(pointers_[0], builder_.getInt64(plan_.block_columns * column_bytes));
+    Value* next =
+        bytes_at(strip.pointers[0], builder_.getInt64(plan_.block_columns * column_bytes));
     emitter_.loop(emitter_.i64(0), emitter_.i64(plan_.lanes * column_bytes), line,
                   [&](Value* at) { emit_prefetch(emitter_, bytes_at(next, at), false, 2); });
   }
@@ -120,23 +143,23 @@ class PanelCopy {
   DType panel_dtype() const { return plan_.unit > 1 ? DType::i32 : contraction_.accumulator; }
 
   /// A register of columns of one k.
-  Value* load_row(const AddressDim& inner, Value* k) {
+  Value* load_row(const Strip& strip, const AddressDim& inner, Value* k) {
     Value* offset = scaled(k, inner.b * b_bytes_);
     if (context_.columns_contiguous()) {
       return emit_widening_load(emitter_, source_dtype(), panel_dtype(),
-                                bytes_at(pointers_[0], offset), plan_.lanes, mask_);
+                                bytes_at(strip.pointers[0], offset), plan_.lanes, strip.mask);
     }
     Value* row = llvm::PoisonValue::get(value_type(emitter_, panel_dtype(), plan_.lanes));
     for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
       Value* element = emit_widening_load(emitter_, source_dtype(), panel_dtype(),
-                                          bytes_at(pointers_[lane], offset), 1);
+                                          bytes_at(strip.pointers[lane], offset), 1);
       row = builder_.CreateInsertElement(row, element, lane);
     }
     return row;
   }
 
   /// Stores the rows from k on as one step of the panel; a missing second row counts as zeros.
-  void store_step(Value* k, const Values& rows) {
+  void store_step(const Strip& strip, Value* k, const Values& rows) {
     Value* row = rows[0];
     if (plan_.unit == 2) {
       llvm::Type* type = row->getType();
@@ -147,20 +170,20 @@ class PanelCopy {
       }
     }
     Value* step = plan_.unit == 1 ? k : builder_.CreateUDiv(k, builder_.getInt64(plan_.unit));
-    store_panel_row(step, row);
+    store_panel_row(strip, step, row);
   }
 
-  void store_panel_row(Value* step, Value* row) {
+  void store_panel_row(const Strip& strip, Value* step, Value* row) {
     emit_store(emitter_, panel_dtype(), row,
-               bytes_at(panel_, scaled(step, plan_.block_columns * bytes_)), 1, plan_.lanes);
+               bytes_at(strip.panel, scaled(step, plan_.block_columns * bytes_)), 1, plan_.lanes);
   }
 
   /// lanes x lanes elements, transposed by log2(lanes) rounds of interleaving halves.
-  void emit_square(Value* k) {
+  void emit_square(const Strip& strip, Value* k) {
     const unsigned lanes = plan_.lanes;
     Values rows;
     llvm::Type* pairs = llvm::FixedVectorType::get(builder_.getInt32Ty(), lanes);
-    for (Value* pointer : pointers_) {
+    for (Value* pointer : strip.pointers) {
       Value* at = bytes_at(pointer, scaled(k, b_bytes_));
       rows.push_back(whole_pairs()
                          ? builder_.CreateAlignedLoad(pairs, at, llvm::Align(2))
@@ -182,12 +205,13 @@ class PanelCopy {
     if (whole_pairs()) {
       Value* step = builder_.CreateUDiv(k, builder_.getInt64(plan_.unit));
       for (unsigned i = 0; i < lanes; ++i)
-        store_panel_row(builder_.CreateAdd(step, builder_.getInt64(i)), rows[i]);
+        store_panel_row(strip, builder_.CreateAdd(step, builder_.getInt64(i)), rows[i]);
       return;
     }
     for (unsigned i = 0; i < lanes; i += static_cast<unsigned>(plan_.unit)) {
       const auto first = rows.begin() + i;
-      store_step(builder_.CreateAdd(k, builder_.getInt64(i)), Values(first, first + plan_.unit));
+      store_step(strip, builder_.CreateAdd(k, builder_.getInt64(i)),
+                 Values(first, first + plan_.unit));
     }
   }
 
@@ -198,9 +222,6 @@ class PanelCopy {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::int64_t b_bytes_, bytes_;
-  Values pointers_;         ///< to the strip's columns; one where they lie side by side
-  Value* mask_ = nullptr;   ///< the columns that exist, where others must not be read
-  Value* panel_ = nullptr;  ///< of the strip
 };
 
 }  // namespace
