@@ -218,6 +218,9 @@ std::vector<Figure> figures() {
   all.push_back({"exp", [](MachineModel& model) -> double& {
                    return model.op_ns[static_cast<std::size_t>(ScalarOp::exp)];
                  }});
+  for (std::size_t level = 0; level < 2; ++level)
+    all.push_back({"other_core[" + std::to_string(level) + "]",
+                   [level](MachineModel& model) -> double& { return model.other_core[level]; }});
   add("kernel", &MachineModel::kernel);
   add("item", &MachineModel::item);
   add("loop", &MachineModel::loop);

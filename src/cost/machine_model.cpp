@@ -140,6 +140,44 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.75, 0.9},
                             .crowded_line = 3.1,
                             .turned_line = {0, 0.42, 0.6, 0}};
 
+/// Cores with AMX.
+constexpr Overlap rapids_avx512{.reads = {1, 1.06, 0.85, 0.94},
+                                .writes = {1, 1.11, 0.88, 1.35},
+                                .room = {0.9, 0.675, 0.497},
+                                .gather = 0.407,
+                                .guarded_lane = 0.3,
+                                .beside_busiest = 0.0549,
+                                .max_steps = 2.21,
+                                .window = 1.21,
+                                .far_beside = 0.0566,
+                                .vector_start = 0.472,
+                                .fetched = 1,
+                                .taken = 0.909,
+                                .taken_apart = 0.3,
+                                .fetched_together = 0.18,
+                                .power = 2.36,
+                                .block_power = 1.59,
+                                .row_starts = 0.741,
+                                .call = 18.9,
+                                .load_across = 2.74,
+                                .store_across = 2.7,
+                                .looped_guard = 3.83,
+                                .known_guard = 0.169,
+                                .clipped_guard = 0.741,
+                                .jump = 0.285,
+                                .block_step = 1.07,
+                                .block_end = 0.911,
+                                .block_ahead = 744,
+                                .again_from_l3 = 0.741,
+                                .share_of_exp = 1.85,
+                                .store_lane = 0.108,
+                                .streams = 5.93,
+                                .further_line = {0, 0.0648, 0, 0},
+                                .far_row = {0, 0.18, 0, 0},
+                                .lone_line = {0, 0.883, 1.2, 3},
+                                .turned_line = {0, 0.164, 0.3, 0},
+                                .crowded_store = 4.44};
+
 bool is_leaf(ScalarOp op) {
   return op == ScalarOp::constant || op == ScalarOp::load || op == ScalarOp::accumulator ||
          op == ScalarOp::reduce;
@@ -218,25 +256,29 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
 /// Everything of cores with AMX but their units and ops, measured where they run at 3.75 GHz. L3 is
 /// shared by a host's machines, and each core reads it no faster than other families' memory.
 void set_rapids(MachineModel& model) {
-  model.cycle = 0.27;
+  model.cycle = 0.29;
   model.cache_bytes = {48 << 10, 2 << 20, 64 << 20};
-  model.read = {280, 194, 30, 16};
-  model.write = {267, 62, 30, 10.5};
+  model.read = {260, 180, 30, 16};
+  model.write = {248, 59, 30, 10.5};
   model.memory_all = 31;
   model.l3_all = 61;
-  model.kernel = 1.03;
-  model.item = 0.44;
-  model.loop = 0.225;
-  model.row_block = 2.6;
+  model.kernel = 1.1;
+  model.item = 0.47;
+  model.loop = 0.125;
+  model.row_block = 1.93;
   model.tap = 4.5;
-  model.join = 0.75;
-  model.recurrent_step = 17;
+  model.join = 0.305;
+  model.recurrent_step = 37.1;
   model.narrow_ns = 1.05;
   model.gather_lane_ns = 0.1;
-  model.first_bytes = {0, 3, 60, 150};
+  model.first_bytes = {0, 3, 44, 273};
+  model.code_line = {0, 0.182, 0.484, 4.44};
   model.barrier = 140;
   model.team = 290;
-  model.forgotten = 8e6;
+  model.forgotten = 12.9e6;
+  // Two cores that read each other's lines, 7 ns a line from L1 and 2.6 from L2.
+  model.other_core = {9.1, 18};
+  model.overlap = rapids_avx512;
 }
 
 /// Of families that were not measured: as on the measured core that has as many registers.

@@ -41,7 +41,8 @@ struct MachineModel {
   std::array<double, level_count> write{};    ///< a stream written to that level
   double memory_all = 0;                      ///< read from memory by all cores together
   double l3_all = 0;                          ///< the same of L3
-  double other_core = 20;                     ///< reading what the other core has just written
+  /// Reading what the other core has just written, from its L1 and from its L2.
+  std::array<double, 2> other_core{20, 20};
 
   /// ns after which half of what was touched has gone from the caches, whatever its size: other
   /// machines of the host work on the same cores and L3. Never, where that was not measured.

@@ -116,25 +116,30 @@ class Owners {
   /// Notes what comes from other workers, as it lies before the step. Accesses to the same lines
   /// fetch them once.
   void count(const Step& step, const cost::Share& share) {
-    const double near = near_share(step, static_cast<std::size_t>(share.buffer));
-    if (near == 0) return;
+    const std::array<double, 2> near = near_shares(step, static_cast<std::size_t>(share.buffer));
+    if (near[0] + near[1] == 0) return;
     for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
       for (std::size_t piece = range.first; piece < range.last; ++piece) {
         const double times = share_from_others(by, owners_[piece], step.threads, share.written);
         if (times == 0) continue;
         Crossing& sum = crossing_[piece];
-        if (sum.read == 0 && sum.written == 0) touched_.push_back(piece);
-        double& part = share.written ? sum.written : sum.read;
-        part = std::min(part + times * near * bytes,
-                        std::max(part, times * near * pieces_.bytes()[piece]));
+        if (sum.all_read() + sum.all_written() == 0) touched_.push_back(piece);
+        std::array<double, 2>& parts = share.written ? sum.written : sum.read;
+        for (std::size_t level = 0; level < parts.size(); ++level) {
+          double& part = parts[level];
+          part = std::min(part + times * near[level] * bytes,
+                          std::max(part, times * near[level] * pieces_.bytes()[piece]));
+        }
       }
     });
   }
   void sum_up(const Step& step) {
     Crossing& sum = result_[&step];
     for (const std::size_t piece : touched_) {
-      sum.read += crossing_[piece].read;
-      sum.written += crossing_[piece].written;
+      for (std::size_t level = 0; level < sum.read.size(); ++level) {
+        sum.read[level] += crossing_[piece].read[level];
+        sum.written[level] += crossing_[piece].written[level];
+      }
       crossing_[piece] = {};
     }
     touched_.clear();
@@ -186,13 +191,14 @@ class Owners {
     return 1 - 1.0 / std::max(threads, 2);
   }
 
-  /// Of what a step touches of a buffer, the part that is still in the caches of single cores.
-  double near_share(const Step& step, std::size_t buffer) const {
+  /// Of what a step touches of a buffer, the parts that are still in the L1 and L2 of single cores.
+  std::array<double, 2> near_shares(const Step& step, std::size_t buffer) const {
     const auto found = where_.data_of_team.find(&step);
-    if (found == where_.data_of_team.end()) return 0;
+    if (found == where_.data_of_team.end()) return {};
     const auto& bytes = found->second[buffer].bytes;
     const double sum = bytes[0] + bytes[1] + bytes[2] + bytes[3];
-    return sum > 0 ? (bytes[0] + bytes[1]) / sum : 0;
+    if (sum == 0) return {};
+    return {bytes[0] / sum, bytes[1] / sum};
   }
 
   const Plan& plan_;

@@ -220,7 +220,11 @@ class Predictor {
     const cost::Overlap& overlap = model_.overlap;
     const double fetched = overlap.fetched * (1 - overlap.fetched_together * loads_apart);
     const double taken = overlap.taken * (1 + overlap.taken_apart * stores_apart);
-    return (fetched * crossing.read + taken * crossing.written) / (threads * model_.other_core);
+    double ns = 0;
+    for (std::size_t level = 0; level < model_.other_core.size(); ++level)
+      ns += (fetched * crossing.read[level] + taken * crossing.written[level]) /
+            model_.other_core[level];
+    return ns / threads;
   }
   /// The same of a step of the plan as it is.
   double crossing_ns(const Step& step, int threads) {
@@ -243,8 +247,10 @@ class Predictor {
     }
     // The rest lies in the caches that all share.
     const auto near = near_bytes_.find(&step);
-    if (near != near_bytes_.end()) bytes = std::min(bytes, near->second);
-    return crossing_ns({.read = bytes * (1 - 1.0 / most_)}, shared ? most_ : 1);
+    if (near == near_bytes_.end()) return 0;
+    const auto [of_l1, of_l2] = near->second;
+    const double part = std::min(1.0, bytes / std::max(of_l1 + of_l2, 1.0)) * (1 - 1.0 / most_);
+    return crossing_ns({.read = {of_l1 * part, of_l2 * part}}, shared ? most_ : 1);
   }
 
   Times times_of(const Step& step, Mode mode) {
@@ -262,7 +268,7 @@ class Predictor {
 
   Times kernel_times(const Step& step) {
     const cost::KernelWork& alone = work(step, where_.data);
-    near_bytes_[&step] = alone.read[0] + alone.read[1] + alone.written[0] + alone.written[1];
+    near_bytes_[&step] = {alone.read[0] + alone.written[0], alone.read[1] + alone.written[1]};
     const double line = code_line(step);
     Times times{cost::time_of(alone, model_, 1, line)};
     const int useful = std::max(
@@ -390,7 +396,8 @@ class Predictor {
   std::map<const Step*, Times> times_;
   std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;
   std::map<const Step*, Crossing> crossings_;  ///< of the plan looked at last
-  std::map<const Step*, double> near_bytes_;   ///< that a step finds in its core's own caches
+  /// What a step finds in its core's own L1 and L2.
+  std::map<const Step*, std::array<double, 2>> near_bytes_;
   const int most_;
 };
 

@@ -30,7 +30,11 @@ Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::Mach
 
 /// Bytes that the members of a team find in the caches of each other when a step starts.
 struct Crossing {
-  double read = 0, written = 0;  ///< of all members together
+  /// Of all members together, by the level (L1, L2) that holds them.
+  std::array<double, 2> read{}, written{};
+
+  double all_read() const { return read[0] + read[1]; }
+  double all_written() const { return written[0] + written[1]; }
 };
 
 /// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again

@@ -75,8 +75,8 @@ TEST(Crossing, rows_that_a_worker_wrote_it_has) {
   const Plan plan = plan_of(two_products(128, false), model, 1);
   ASSERT_EQ(plan.steps.size(), 2U);
   for (const Crossing& crossing : crossings_with(plan, model, {2, 2})) {
-    EXPECT_EQ(crossing.read, 0);
-    EXPECT_EQ(crossing.written, 0);
+    EXPECT_EQ(crossing.all_read(), 0);
+    EXPECT_EQ(crossing.all_written(), 0);
   }
 }
 
@@ -86,9 +86,9 @@ TEST(Crossing, half_of_what_is_turned_comes_from_the_other_worker) {
   const Plan plan = plan_of(two_products(128, true), model, 1);
   ASSERT_EQ(plan.steps.size(), 2U);
   const std::vector<Crossing> both = crossings_with(plan, model, {2, 2});
-  EXPECT_NEAR(both[1].read, bytes / 2, 0.1 * bytes);
+  EXPECT_NEAR(both[1].all_read(), bytes / 2, 0.1 * bytes);
   // What both read since is taken from one of them by who writes it.
-  EXPECT_NEAR(both[0].written, bytes, 0.1 * bytes);
+  EXPECT_NEAR(both[0].all_written(), bytes, 0.1 * bytes);
 }
 
 /// The transform of an image and its products.
@@ -106,11 +106,11 @@ TEST(Crossing, who_makes_points_multiplies_them) {
   Plan plan = plan_of(products_of_points(side, channels), model, 2);
   ASSERT_EQ(plan.steps.size(), 2U);
   EXPECT_EQ(std::get<loop::Nest>(plan.kernels[0].body).parts, 2);
-  EXPECT_EQ(crossings_with(plan, model, {2, 2})[1].read, 0);
+  EXPECT_EQ(crossings_with(plan, model, {2, 2})[1].all_read(), 0);
   // Shared out by tiles a worker has half of each point's.
   std::get<loop::Nest>(plan.kernels[0].body).parts = 1;
   constexpr double bytes = 36 * side * side * channels * 4;
-  EXPECT_NEAR(crossings_with(plan, model, {2, 2})[1].read, bytes / 2, 0.1 * bytes);
+  EXPECT_NEAR(crossings_with(plan, model, {2, 2})[1].all_read(), bytes / 2, 0.1 * bytes);
 }
 
 TEST(Crossing, who_makes_tiles_multiplies_them_where_the_matrix_is_small) {
@@ -120,7 +120,7 @@ TEST(Crossing, who_makes_tiles_multiplies_them_where_the_matrix_is_small) {
   EXPECT_EQ(std::get<loop::Nest>(plan.kernels[0].body).parts, 1);
   // But for pieces that two workers share.
   constexpr double bytes = 36 * 10 * 10 * 32 * 4;
-  EXPECT_LT(crossings_with(plan, model, {2, 2})[1].read, 0.05 * bytes);
+  EXPECT_LT(crossings_with(plan, model, {2, 2})[1].all_read(), 0.05 * bytes);
 }
 
 TEST(Crossing, of_what_one_worker_made_a_team_fetches_half) {
@@ -129,10 +129,10 @@ TEST(Crossing, of_what_one_worker_made_a_team_fetches_half) {
   const Plan plan = plan_of(two_products(128, false), model, 1);
   ASSERT_EQ(plan.steps.size(), 2U);
   for (const Crossing& crossing : crossings_with(plan, model, {1, 1}))
-    EXPECT_EQ(crossing.read + crossing.written, 0);
+    EXPECT_EQ(crossing.all_read() + crossing.all_written(), 0);
   const std::vector<Crossing> turns = crossings_with(plan, model, {1, 2});
-  EXPECT_NEAR(turns[1].read, bytes / 2, 0.1 * bytes);
-  EXPECT_NEAR(turns[0].written, bytes / 2, 0.1 * bytes);  // the next run
+  EXPECT_NEAR(turns[1].all_read(), bytes / 2, 0.1 * bytes);
+  EXPECT_NEAR(turns[0].all_written(), bytes / 2, 0.1 * bytes);  // the next run
 }
 
 TEST(Crossing, what_no_cache_of_a_core_holds_crosses_nothing) {
@@ -141,7 +141,7 @@ TEST(Crossing, what_no_cache_of_a_core_holds_crosses_nothing) {
   ASSERT_EQ(plan.steps.size(), 2U);
   constexpr double bytes = 2048.0 * 2048 * 4;
   for (const Crossing& crossing : crossings_with(plan, model, {2, 2}))
-    EXPECT_LT(crossing.read + crossing.written, 0.15 * bytes);
+    EXPECT_LT(crossing.all_read() + crossing.all_written(), 0.15 * bytes);
 }
 
 TEST(TeamCost, AStepAfterATeamTakesNoLessThanAfterOneThread) {
@@ -163,7 +163,7 @@ TEST(TeamCost, BytesOfTheOtherCoreAreNeverCheaperAndNothingToOneThread) {
   std::vector<double> before(2, 0);
   for (const double rate : {100.0, 10.0, 1.0, 0.1}) {
     cost::MachineModel model = cost::model_of_zen5();
-    model.other_core = rate;
+    model.other_core = {rate, rate};
     const std::vector<double> team = times_with(plan, model, {2, 2});
     for (std::size_t i = 0; i < team.size(); ++i) {
       EXPECT_GT(team[i], before[i]) << rate;  // both read or take what the other one wrote
@@ -179,7 +179,7 @@ TEST(TeamCost, CoresThatAreFartherApartTakeNoLess) {
   std::vector<double> before(2, 0);
   for (const double rate : {100.0, 20.0, 5.0, 1.0}) {
     cost::MachineModel model = cost::model_of_zen5();
-    model.other_core = rate;
+    model.other_core = {rate, rate};
     const std::vector<double> times = times_with(plan, model, {2, 2});
     for (std::size_t i = 0; i < times.size(); ++i) EXPECT_GE(times[i], before[i]) << rate;
     before = times;
@@ -194,7 +194,7 @@ TEST(TeamCost, CoresThatAreFarApartDoNotShareLittleWork) {
                        [](const Step& step) { return step.threads > 1; });
   };
   EXPECT_TRUE(shared());
-  model.other_core = 0.01;
+  model.other_core = {0.01, 0.01};
   model.barrier = 1e5;
   EXPECT_FALSE(shared());
 }
