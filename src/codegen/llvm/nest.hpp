@@ -98,7 +98,19 @@ class NestEmitter {
   void emit_passes(NestFrame frame);
   Values start_reductions(const NestPass& pass, unsigned vectors, unsigned lanes, bool scalar_tail);
   void run_reductions(NestFrame& frame, const NestPass& pass);
+  /// How the sums along a reduced dim and those inside of it are made of parts.
+  struct SumParts {
+    std::int64_t indices = 0;  ///< of the dim, in the largest parts; 0: it has none
+    bool each_index = false;   ///< what lies inside of one index is a part
+  };
+  SumParts parts_of_sum(const NestPass& pass, int dim) const;
+  Values starts_like(const NestPass& pass, const Values& state) const;
+  Values joined(const NestPass& pass, const Values& a, const Values& b) const;
   Values reduced_loops(int dim, const NestFrame& frame, const NestPass& pass, Values state);
+  Values reduced_parts(int dim, llvm::Value* low, llvm::Value* high, std::int64_t part,
+                       const NestFrame& frame, const NestPass& pass, Values state);
+  Values reduced_loop(int dim, llvm::Value* low, llvm::Value* high, const NestFrame& frame,
+                      const NestPass& pass, Values state);
   Values emit_points(const NestFrame& frame, const NestPass& pass, Values state, unsigned group);
   PointExpression expression_at(const NestFrame& frame, const NestPass& pass, unsigned vector);
   PartialAddress address_of(const NestFrame& frame, std::size_t number, unsigned vector) const;

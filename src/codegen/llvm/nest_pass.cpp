@@ -9,6 +9,8 @@ namespace {
 
 /// Windows of tiles up to this length have no loop.
 constexpr std::int64_t longest_unrolled = 7;
+/// Additions one after the other in a sum; longer ones are sums of parts.
+constexpr std::int64_t longest_sum = 64;
 
 std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
 
@@ -121,10 +123,87 @@ void NestEmitter::run_reductions(NestFrame& frame, const NestPass& pass) {
   }
 }
 
+/// One number after the other, rounding errors of a sum grow with how many there are: long sums are
+/// made of sums of parts.
+NestEmitter::SumParts NestEmitter::parts_of_sum(const NestPass& pass, int dim) const {
+  constexpr std::int64_t least = 8;
+  const auto is_sum = [&](const ReductionEmitter& reduction) {
+    const ScalarNode& node = nest_.nodes[at(reduction.node())];
+    return node.reduce_kind == ReduceKind::sum && is_float(node.dtype);
+  };
+  const bool has_position = std::ranges::any_of(pass.reductions, &ReductionEmitter::has_position);
+  if (has_position || !std::ranges::any_of(pass.reductions, is_sum)) return {};
+  const auto additions = [&](int of) {
+    const std::int64_t extent = nest_.extents[static_cast<std::size_t>(of)];
+    const std::int64_t round = of == plan_.vector_dim ? plan_.lanes * plan_.unroll : 1;
+    return (extent + round - 1) / round;
+  };
+  std::int64_t below = 1, all = 1;
+  for (int other = nest_.parallel_dims; other < plan_.rank(); ++other) {
+    all *= additions(other);
+    if (other > dim) below *= additions(other);
+  }
+  if (all <= longest_sum) return {};
+  SumParts parts{.each_index = below >= least};
+  if (additions(dim) * (parts.each_index ? 1 : below) <= longest_sum) return parts;
+  parts.indices = dim == plan_.vector_dim ? plan_.lanes * plan_.unroll : 1;
+  while (parts.indices * longest_sum < nest_.extents[static_cast<std::size_t>(dim)])
+    parts.indices *= longest_sum;
+  return parts;
+}
+
+/// Running values that have taken in nothing yet, as many as those.
+NestEmitter::Values NestEmitter::starts_like(const NestPass& pass, const Values& state) const {
+  Values starts;
+  for (const ReductionEmitter& reduction : pass.reductions) {
+    for (unsigned group = 0; group < groups_; ++group)
+      starts.push_back(reduction.start(lanes_of(state[starts.size()])).value);
+  }
+  return starts;
+}
+
+/// Of reductions without positions.
+NestEmitter::Values NestEmitter::joined(const NestPass& pass, const Values& a,
+                                        const Values& b) const {
+  Values both;
+  for (const ReductionEmitter& reduction : pass.reductions) {
+    for (unsigned group = 0; group < groups_; ++group) {
+      const std::size_t at = both.size();
+      both.push_back(reduction.join({a[at], nullptr}, {b[at], nullptr}).value);
+    }
+  }
+  return both;
+}
+
 NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
                                                const NestPass& pass, Values state) {
   if (dim == plan_.rank()) return emit_points(frame, pass, std::move(state), 0);
   const auto [low, high] = emit_bounds(emitter_, nest_, pass, dim, frame.index);
+  const std::int64_t part = parts_of_sum(pass, dim).indices;
+  return reduced_parts(dim, low, high, part, frame, pass, std::move(state));
+}
+
+/// The part from low to high of the loop over a dim, in parts of so many indices, these in parts of
+/// a 64th of them, and so on; 0: in one.
+NestEmitter::Values NestEmitter::reduced_parts(int dim, llvm::Value* low, llvm::Value* high,
+                                               std::int64_t part, const NestFrame& frame,
+                                               const NestPass& pass, Values state) {
+  const std::int64_t least = dim == plan_.vector_dim ? plan_.lanes * plan_.unroll : 1;
+  if (part <= least) return reduced_loop(dim, low, high, frame, pass, std::move(state));
+  return emitter_.loop(low, high, part, std::move(state), [&](llvm::Value* first, Values inside) {
+    auto& b = emitter_.builder;
+    llvm::Value* end = b.CreateAdd(first, emitter_.i64(part));
+    end = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, high);
+    Values own =
+        reduced_parts(dim, first, end, part / longest_sum, frame, pass, starts_like(pass, inside));
+    return joined(pass, inside, own);
+  });
+}
+
+/// The same in one loop.
+NestEmitter::Values NestEmitter::reduced_loop(int dim, llvm::Value* low, llvm::Value* high,
+                                              const NestFrame& frame, const NestPass& pass,
+                                              Values state) {
   if (dim == plan_.vector_dim) {
     return vector_loop(low, high, plan_.unroll, repeats_tail(pass), std::move(state),
                        [&](const Run& run, Values inside) {
@@ -140,10 +219,13 @@ NestEmitter::Values NestEmitter::reduced_loops(int dim, const NestFrame& frame,
                                             tail_lane ? plan_.unroll : 0);
                        });
   }
+  const bool in_parts = parts_of_sum(pass, dim).each_index;
   auto step = [&](llvm::Value* index, Values inside) {
     NestFrame inner = frame;
     enter(inner, dim, index, dim + 1 < plan_.rank());
-    return reduced_loops(dim + 1, inner, pass, std::move(inside));
+    if (!in_parts) return reduced_loops(dim + 1, inner, pass, std::move(inside));
+    Values own = reduced_loops(dim + 1, inner, pass, starts_like(pass, inside));
+    return joined(pass, inside, own);
   };
   const std::int64_t extent = nest_.extents[static_cast<std::size_t>(dim)];
   const bool whole = llvm::isa<llvm::Constant>(low) && llvm::isa<llvm::Constant>(high);
