@@ -5,5 +5,6 @@ file(GLOB RLX_LIBRARY_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/
 set_source_files_properties(${RLX_LIBRARY_SOURCES}
   ${CMAKE_CURRENT_SOURCE_DIR}/src/codegen/pack.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/src/graph/elementwise_blocks.cpp
-  ${CMAKE_CURRENT_SOURCE_DIR}/src/plan/byte_sums.cpp PROPERTIES
+  ${CMAKE_CURRENT_SOURCE_DIR}/src/plan/byte_sums.cpp
+  ${CMAKE_CURRENT_SOURCE_DIR}/src/plan/negligible.cpp PROPERTIES
   COMPILE_OPTIONS "-O3;-fno-trapping-math")

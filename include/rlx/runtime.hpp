@@ -91,6 +91,10 @@ struct CompileOptions {
   Precision precision = Precision::f32;
   /// No reordering or algorithm that costs accuracy.
   bool exact = false;
+  /// Subnormal operands and results count as zero in all kernels, which some cores compute many
+  /// times faster. Without it they are kept, but for weights of products that are nothing beside
+  /// the others (docs/precision.md).
+  bool flush_subnormals = false;
   /// One kernel per primitive, for finding bugs. Also set by RLX_DISABLE_FUSION=1.
   bool disable_fusion = false;
   /// Answers to fusion questions, by FusionQuestion::what, that count whatever the gate says: to

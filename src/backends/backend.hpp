@@ -88,6 +88,7 @@ struct CompileRequest {
   int threads = 1;
   bool fusion = true;
   bool exact = false;
+  bool flush_subnormals = false;
   GivenAnswers given;               ///< answers to fusion questions
   CompileReport* report = nullptr;  ///< filled with kernel counts
   /// Code and weights of an earlier compile of the same graph; another identity is an error.

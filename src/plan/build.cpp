@@ -109,6 +109,14 @@ std::int32_t PlanBuilder::add_weight(WeightPlan weight, const Type& type) {
   return buffer;
 }
 
+void PlanBuilder::let_drop_negligible(std::span<const std::int32_t> buffers) {
+  for (const std::int32_t index : buffers) {
+    const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(index)];
+    if (buffer.storage != Storage::weight || buffer.dtype != f32) continue;
+    plan_.weights[static_cast<std::size_t>(buffer.index)].drops_negligible = true;
+  }
+}
+
 Located PlanBuilder::locate(ValueId id) {
   if (const auto rows = worker_rows_.find(id); rows != worker_rows_.end()) return rows->second;
   const View& view = placement_.of(id);
@@ -162,6 +170,10 @@ void PlanBuilder::add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buff
     step.region = region_text(*current_);
     step.conditions = conditions(*current_);
   }
+  const bool multiplies =
+      !std::holds_alternative<loop::Nest>(kernel.body) ||
+      (current_ && graph_.nodes()[static_cast<std::size_t>(current_->root)].op.is<op::Conv>());
+  if (multiplies && !options_.fusion.exact) let_drop_negligible(step.buffers);
   plan_.kernels.push_back(std::move(kernel));
   plan_.steps.push_back(std::move(step));
 }

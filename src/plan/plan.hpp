@@ -58,6 +58,8 @@ struct WeightPlan {
   /// Packed matrices of so many experts, which may live apart (expert_store.hpp); 0: an ordinary
   /// weight.
   std::int64_t experts = 0;
+  /// Of f32: what is nothing beside others counts as zero (negligible.hpp).
+  bool drops_negligible = false;
 };
 
 /// An op that runs through its reference evaluation, on worker 0, or through a kernel of the

@@ -33,6 +33,8 @@ class PlanBuilder {
   /// The buffer that holds the base of a view; made on first use.
   std::int32_t buffer_of(ValueId base);
   std::int32_t add_weight(WeightPlan weight, const Type& type);
+  /// Lets the weights of a product among these buffers drop what is nothing beside the rest.
+  void let_drop_negligible(std::span<const std::int32_t> buffers);
   Located locate(ValueId id);
   std::int32_t error_buffer();
   std::string region_text(const Region& region) const;

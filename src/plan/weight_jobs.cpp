@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "plan/negligible.hpp"
 #include "rlx/mapped.hpp"
 
 namespace rlx::plan {
@@ -24,8 +25,8 @@ WeightJobs::Derived& WeightJobs::derived_of(const WeightPlan& weight, const Grap
   Derived& from =
       known != derived_.end()
           ? *known
-          : derived_.emplace_back(
-                Derived{&graph, &common, base, {sources.begin(), sources.end()}, 0, {}, {}, {}});
+          : derived_.emplace_back(Derived{
+                &graph, &common, base, {sources.begin(), sources.end()}, 0, {}, {}, true, {}});
   from.bytes += weight.bytes;
   return from;
 }
@@ -38,7 +39,9 @@ void WeightJobs::derive(const WeightPlan& weight, const Graph& graph, const Weig
 void WeightJobs::derive_whole(const WeightPlan& weight, const Graph& graph,
                               const WeightValues& common, std::span<const Tensor> sources,
                               std::shared_ptr<const std::byte>* bytes) {
-  derived_of(weight, graph, common, sources).whole.push_back(bytes);
+  Derived& from = derived_of(weight, graph, common, sources);
+  from.whole.push_back(bytes);
+  from.drops_negligible &= weight.drops_negligible;
 }
 
 void WeightJobs::choose_slices() {
@@ -96,7 +99,10 @@ Status WeightJobs::derive(const Job& job) {
   WeightValues own(*from.graph, params_, from.common);
   RLX_ASSIGN(const std::optional<Tensor> value, own.take(from.base));
   RLX_CHECK(value.has_value());
-  for (std::shared_ptr<const std::byte>* bytes : from.whole) *bytes = value->shared_data();
+  if (!from.whole.empty()) {
+    const Tensor whole = from.drops_negligible ? without_negligible(*value) : *value;
+    for (std::shared_ptr<const std::byte>* bytes : from.whole) *bytes = whole.shared_data();
+  }
   std::vector<WeightPiece> pieces;
   for (const WeightTarget& to : from.targets) add_pieces(*to.weight, *value, to.memory, pieces);
   for (const WeightPiece& piece : pieces) write_piece(piece);

@@ -44,6 +44,7 @@ class WeightJobs {
     std::int64_t bytes = 0;
     std::vector<WeightTarget> targets;
     std::vector<std::shared_ptr<const std::byte>*> whole;
+    bool drops_negligible = true;               ///< all that keep the whole of it do
     std::optional<ColumnwiseValue> by_columns;  ///< computed in slices
   };
   /// What one thread does at a time: a piece; or columns of a value, or the whole of what has no

@@ -4,9 +4,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/negligible.hpp"
 #include "rlx/mapped.hpp"
 
 namespace rlx::plan {
+
+namespace {
+
+std::span<float> floats_of(std::byte* data, std::int64_t bytes) {
+  return {reinterpret_cast<float*>(data), static_cast<std::size_t>(bytes) / sizeof(float)};
+}
+
+}  // namespace
 
 // Batches are walked here: the packer knows one batch stride.
 void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t batch,
@@ -30,6 +39,9 @@ void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t ba
                  .k_strides = weight.k_strides,
                  .n_stride = weight.n_stride},
                 part, matrix + first_panel * panel_bytes);
+  if (!weight.drops_negligible || part.dtype != DType::f32) return;
+  for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
+    drop_negligible(floats_of(matrix + panel * panel_bytes, panel_bytes));
 }
 
 namespace {
@@ -71,6 +83,8 @@ void write_piece(const WeightPiece& piece) {
     pack_piece(piece);
   } else {
     copy_view(piece.weight->view, piece.source, piece.target);
+    if (piece.weight->drops_negligible)
+      drop_negligible(floats_of(piece.target, piece.weight->bytes));
   }
 }
 

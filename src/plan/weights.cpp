@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "graph/op_info.hpp"
+#include "plan/negligible.hpp"
 #include "plan/weight_jobs.hpp"
 #include "plan/weight_values.hpp"
 #include "rlx/mapped.hpp"
@@ -301,8 +302,12 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
     }
     if (source && is_whole(weight)) {
       const auto* param = graph.node(weight.view.base).op.as<op::Param>();
-      const bool was_set = param && params_.contains(param->name);
-      RLX_ASSIGN(bytes_[i], whole(weight, host[i] ? aligned(*source) : *source, was_set, cache));
+      const Tensor value = host[i]                   ? aligned(*source)
+                           : weight.drops_negligible ? without_negligible(*source)
+                                                     : *source;
+      const bool is_own =
+          (param && params_.contains(param->name)) || (!host[i] && value.data() != source->data());
+      RLX_ASSIGN(bytes_[i], whole(weight, value, is_own, cache));
       kept.insert(bytes_[i].get());
       continue;
     }
@@ -325,11 +330,12 @@ Status Weights::fill(const Plan& plan, const std::vector<bool>& wanted, WeightCa
   return {};
 }
 
-// What the graph holds, or a file, was there before; what was set since is the program's own.
+// What the graph holds, or a file, was there before; what was set or made since is the program's
+// own.
 Result<std::shared_ptr<const std::byte>> Weights::whole(const WeightPlan& weight,
-                                                        const Tensor& source, bool was_set,
+                                                        const Tensor& source, bool is_own,
                                                         WeightCache& cache) {
-  if (!was_set) return source.shared_data();
+  if (!is_own) return source.shared_data();
   const std::string key = weight_key(weight, source);
   if (auto known = cache.find(key, std::span(&source, 1))) return known;
   RLX_ASSIGN(MemoryShare taken, MemoryShare::take(cache.budget, weight.bytes, "a weight"));

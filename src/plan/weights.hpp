@@ -92,7 +92,7 @@ class Weights {
               ThreadPool& pool);
   /// The bytes of a weight that kernels read as it is.
   static Result<std::shared_ptr<const std::byte>> whole(const WeightPlan& weight,
-                                                        const Tensor& source, bool was_set,
+                                                        const Tensor& source, bool is_own,
                                                         WeightCache& cache);
   /// `read`: begins of values that kernels read where they are.
   Status pack_fresh(const Plan& plan, std::span<const Fresh> fresh, std::span<const Values> values,

@@ -34,8 +34,8 @@ std::string key_of(const Graph& graph, const CompileOptions& options) {
   for (const std::string& output : options.outputs) hasher.add_field("output").add_field(output);
   for (const CompileOptions::Feed& feed : options.feeds)
     hasher.add_field("feed").add_field(feed.output).add_field(feed.input);
-  hasher.add_field(
-      fmt::format("{} {} {}", name_of(options.precision), options.exact, options.threads));
+  hasher.add_field(fmt::format("{} {} {} {}", name_of(options.precision), options.exact,
+                               options.flush_subnormals, options.threads));
   hasher.add_field(plan_settings(options));
   return hasher.finish().hex() + ".rlxprogram";
 }

@@ -274,6 +274,7 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
                                options.threads,
                                lowering.fusion,
                                options.exact,
+                               options.flush_subnormals,
                                options.answers,
                                &program.report,
                                saved};

@@ -22,7 +22,7 @@ namespace rlx {
 namespace {
 
 constexpr std::uint64_t magic = 0x0a6465766173786c;  // "lxsaved\n" as bytes in memory
-constexpr std::uint64_t format_version = 3;
+constexpr std::uint64_t format_version = 4;
 constexpr std::uint64_t page_bytes = 4096;
 /// Weights are checked in pieces of this size, at the same time.
 constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 20;
@@ -126,6 +126,7 @@ std::vector<std::byte> make_head(const CompiledGraph::Impl& impl, const SavedPar
   const int threads = options.threads > 0 ? options.threads : impl.backend->lanes();
   head.number(static_cast<std::uint64_t>(options.precision));
   head.number(options.exact ? 1 : 0);
+  head.number(options.flush_subnormals ? 1 : 0);
   head.number(static_cast<std::uint64_t>(threads));
   head.number(options.disable_fusion ? 1 : 0);
   head.number(impl.options.answers.size());
@@ -269,6 +270,7 @@ Result<Head> read_head(std::span<const std::byte> bytes, const std::string& file
   if (precision > static_cast<std::uint64_t>(Precision::int8)) return damaged(file);
   head.options.precision = static_cast<Precision>(precision);
   head.options.exact = reader.number() != 0;
+  head.options.flush_subnormals = reader.number() != 0;
   head.options.threads = static_cast<int>(reader.number() & 0xffff);
   head.options.disable_fusion = reader.number() != 0;
   for (std::uint64_t left = reader.number(); left > 0 && reader.good(); --left) {

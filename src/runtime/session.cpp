@@ -92,8 +92,8 @@ CompileCache::~CompileCache() = default;
 CompileCache::CompileCache(CompileCache&&) noexcept = default;
 
 Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) try {
-  std::string key = fmt::format("{} {} {} {};", name_of(options.precision), options.exact,
-                                options.threads, plan_settings(options));
+  std::string key = fmt::format("{} {} {} {} {};", name_of(options.precision), options.exact,
+                                options.flush_subnormals, options.threads, plan_settings(options));
   for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
   for (const auto& [name, dims] : options.input_dims)
     key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));

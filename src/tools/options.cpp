@@ -68,6 +68,7 @@ CompileOptions ModelOptions::compile_options() const {
   CompileOptions options;
   options.precision = precision_named(precision).value_or(Precision::f32);
   options.exact = exact;
+  options.flush_subnormals = flush_subnormals;
   for (const std::string& answer : answers) options.answers.insert(split_answer(answer));
   return options;
 }
@@ -82,6 +83,8 @@ void add_run_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--precision", options.precision, "f32, bf16, f16 or int8")
       ->check(check_precision);
   app.add_flag("--exact", options.exact, "No reordering or algorithm that costs accuracy");
+  app.add_flag("--flush-subnormals", options.flush_subnormals,
+               "Subnormal numbers count as zero, which some cores compute many times faster");
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

@@ -39,6 +39,7 @@ struct ModelOptions {
   std::string threads = "auto";
   std::string precision = "f32";
   bool exact = false;
+  bool flush_subnormals = false;
   std::vector<std::string> answers;  ///< QUESTION=yes or QUESTION=no
   bool json = false;
 

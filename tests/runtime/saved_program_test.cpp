@@ -117,6 +117,21 @@ TEST_F(SavedProgram, keeps_its_precision_and_exactness_and_threads) {
   }
 }
 
+TEST_F(SavedProgram, keeps_flushing_subnormals) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {4});
+  graph.output("y", x * graph.constant(Tensor::scalar(0.5F)));
+  const std::vector<float> subnormal(4, 1e-39F);
+  for (const bool flush : {true, false}) {
+    CompileOptions options;
+    options.flush_subnormals = flush;
+    ASSERT_TRUE(session.compile(graph, options).value().save(file()).ok());
+    CompiledGraph loaded = session.load(file()).value();
+    const Outputs outputs = loaded.run({{"x", subnormal}}).value();
+    EXPECT_EQ(outputs["y"].as<float>()[0] == 0, flush);
+  }
+}
+
 TEST_F(SavedProgram, keeps_its_feeds) {
   Graph graph;
   const Value x = graph.input("x", f32, {4}), state = graph.input("state", f32, {4});

@@ -91,6 +91,7 @@ class CpuBackend final : public Backend {
     auto program = std::make_shared<Program>();
     program->shared = shared_;
     program->graph = request.graph;
+    program->flush_subnormals = request.flush_subnormals;
     const int threads = threads_for(request.threads);
     plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, request.fusion);
     policy.exact = request.exact;

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "base/hash.hpp"
+#include "base/subnormal_scope.hpp"
 #include "graph/op_info.hpp"
 
 namespace rlx::cpu {
@@ -250,6 +251,7 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
   RLX_TRY(check_ready());
   set_inputs(inputs);
   if (program_->threads == 1) {
+    const SubnormalScope scope(program_->flush_subnormals);
     for (const BoundStep& step : steps_) {
       if (step.conditions.empty() || holds(step)) run_step(step, 0, nullptr);
     }
@@ -260,6 +262,7 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
     return outcome();
   }
   program_->shared->pool->run_team(program_->threads, [this](int worker, Team& team) {
+    const SubnormalScope scope(program_->flush_subnormals);
     for (const BoundStep& step : steps_) {
       if (step.barrier_before) team.barrier();
       if (step.conditions.empty() || holds(step)) run_step(step, worker, &team);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/executable.hpp"
+#include "base/subnormal_scope.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -43,6 +44,7 @@ void CpuExecutable::run_loosely() {
 }
 
 void CpuExecutable::walk_loosely(int worker, LooseTeam& team) {
+  const SubnormalScope scope(program_->flush_subnormals);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const BoundStep& step = steps_[i];
     Progress& progress = progress_[i];

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "backends/cpu/executable.hpp"
+#include "base/subnormal_scope.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -51,6 +52,7 @@ Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* cons
   const auto time_run = [&]() -> Status {
     set_inputs(inputs);
     program_->shared->pool->run_team(program_->threads, [&](int worker, Team& team) {
+      const SubnormalScope scope(program_->flush_subnormals);
       if (worker == 0) team_size = static_cast<std::size_t>(team.size());
       Samples& times = own[static_cast<std::size_t>(worker)];
       for (std::size_t i = 0; i < count; ++i) {

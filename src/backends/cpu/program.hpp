@@ -30,6 +30,7 @@ struct Program {
   std::vector<std::unique_ptr<codegen::StepKernel>> step_kernels;  ///< by host call; null: none
   std::int64_t scratch_bytes = 0;                                  ///< of one worker
   int threads = 1;                                                 ///< the most that a step uses
+  bool flush_subnormals = false;
   /// By buffer: the output whose bytes it shares (itself, or what it is taken over by), or -1.
   std::vector<std::int32_t> output_of_buffer;
 };

@@ -9,6 +9,7 @@
 #include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "base/subnormal_scope.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
@@ -48,8 +49,11 @@ plan::Plan plan_of(const Graph& graph) {
 
 class ReferenceExecutable final : public Executable {
  public:
-  explicit ReferenceExecutable(std::shared_ptr<const plan::FlatGraph> flat)
-      : flat_(std::move(flat)), plan_(plan_of(flat_->graph)), memory_(u8, {plan_.arena_bytes + 1}) {
+  ReferenceExecutable(std::shared_ptr<const plan::FlatGraph> flat, bool flush_subnormals)
+      : flat_(std::move(flat)),
+        flush_subnormals_(flush_subnormals),
+        plan_(plan_of(flat_->graph)),
+        memory_(u8, {plan_.arena_bytes + 1}) {
     for (const op::State& state : plan_.states)
       states_.emplace(state.name, Tensor(state.dtype, state.dims));
   }
@@ -80,7 +84,7 @@ class ReferenceExecutable final : public Executable {
     return {};
   }
   Result<std::unique_ptr<Executable>> clone() const override {
-    auto copy = std::make_unique<ReferenceExecutable>(flat_);
+    auto copy = std::make_unique<ReferenceExecutable>(flat_, flush_subnormals_);
     copy->params_ = params_;
     return std::unique_ptr<Executable>(std::move(copy));
   }
@@ -90,6 +94,7 @@ class ReferenceExecutable final : public Executable {
 
   Status run(std::span<const void* const> inputs) override {
     const CancelScope scope(cancel_flag_.get());
+    const SubnormalScope subnormals(flush_subnormals_);
     values_.assign(graph().nodes().size(), {});
     updates_.clear();
     targets_.resize(plan_.outputs.size());
@@ -169,6 +174,7 @@ class ReferenceExecutable final : public Executable {
   std::vector<std::byte*> targets_;  ///< by output; null: the arena
   std::shared_ptr<const std::atomic<bool>> cancel_flag_;
   std::shared_ptr<const plan::FlatGraph> flat_;
+  const bool flush_subnormals_;
   plan::Plan plan_;
   Tensor memory_;  ///< the arena
   std::map<std::string, Tensor> params_, states_;
@@ -188,7 +194,8 @@ class ReferenceBackend final : public Backend {
     return {false, "only its body has a meaning"};
   }
   Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) override {
-    return std::unique_ptr<Executable>(std::make_unique<ReferenceExecutable>(request.graph));
+    return std::unique_ptr<Executable>(
+        std::make_unique<ReferenceExecutable>(request.graph, request.flush_subnormals));
   }
 };
 
