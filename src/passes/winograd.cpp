@@ -58,46 +58,74 @@ Value stored_below(Value w) {
   return order ? transpose(stored, order->perm) : stored;
 }
 
-/// The convolution by tiles of outputs x outputs, what follows it done by `finish`.
-Result<Value> by_points(Value x, Value w, const op::Conv& conv, std::int64_t outputs,
+/// How the points are made: tiles of outputs x outputs, in so many strips of rows of tiles one
+/// after the other.
+struct PointForm {
+  std::int64_t outputs = 0;  ///< 0: there are none
+  std::int64_t strips = 1;
+};
+
+/// The convolution by points, what follows it done by `finish`.
+Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm& form,
                         const Finish& finish) {
   Graph& graph = x.graph();
   const Dims image = x.type().dims(), filter = w.type().dims();
   const auto low = [&](std::size_t i) { return conv.pad_low.empty() ? 0 : conv.pad_low[i]; };
   const auto high = [&](std::size_t i) { return conv.pad_high.empty() ? 0 : conv.pad_high[i]; };
-  const std::int64_t stride = stride_of(conv),
+  const std::int64_t outputs = form.outputs, stride = stride_of(conv),
                      height = (image[1] + low(0) + high(0) - taps) / stride + 1,
                      width = (image[2] + low(1) + high(1) - taps) / stride + 1,
                      rows = (height + outputs - 1) / outputs,
                      columns = (width + outputs - 1) / outputs;
-  // Whole tiles, the last of which reach behind the image, or end before it where no window wants
-  // its last pixels.
-  const auto tiles = [&](Value pixels) {
-    const auto all = [&](std::int64_t count) { return count * outputs * stride + taps - stride; };
-    const std::int64_t bottom = all(rows) - image[1] - low(0),
-                       right = all(columns) - image[2] - low(1);
+  // So many rows of tiles from the first one on. Whole tiles, the last of which reach behind the
+  // image, or end before it where no window wants its last pixels.
+  const auto tiles = [&](Value pixels, std::int64_t first, std::int64_t count) {
+    const auto all = [&](std::int64_t of) { return of * outputs * stride + taps - stride; };
     const auto none = [](std::int64_t left) { return std::max<std::int64_t>(left, 0); };
-    if (bottom < 0 || right < 0)
-      pixels = slice(pixels, {0, 0, 0, 0},
-                     {image[0], image[1] - none(-bottom), image[2] - none(-right), image[3]});
+    const std::int64_t top = first * outputs * stride - low(0), bottom = top + all(count),
+                       right = all(columns) - low(1);
+    pixels = slice(pixels, {0, none(top), 0, 0},
+                   {image[0], std::min(bottom, image[1]), std::min(right, image[2]), image[3]});
     return graph.add_one(op::WinogradImage{outputs, stride},
-                         {pad(pixels, {0, low(0), low(1), 0}, {0, none(bottom), none(right), 0})});
+                         {pad(pixels, {0, none(-top), low(1), 0},
+                              {0, none(bottom - image[1]), none(right - image[2]), 0})});
   };
   const auto points_of = [&](const Value& filters) {
     return graph.add_one(op::WinogradFilters{outputs, stride}, {transpose(filters, {3, 2, 0, 1})});
   };
-  // What follows is done before the last tiles are cut, behind the transform in one kernel.
-  const auto finished = [&](const Value& products) -> Result<Value> {
-    Value y = graph.add_one(op::WinogradOutputs{outputs, rows, columns, stride}, {products});
-    if (is_integer(y.dtype()))
+  // Products of what is widened are made of i16; fits_integers has the bounds of both transforms.
+  const bool integers = is_integer(x.dtype());
+  const Value pixels = integers ? narrow(x) : x;
+  const Value filters = points_of(stored_below(integers ? narrow(w) : w));
+  Values parts;
+  for (std::int64_t strip = 0; strip < form.strips; ++strip) {
+    const std::int64_t first = rows * strip / form.strips,
+                       count = rows * (strip + 1) / form.strips - first;
+    const Value images = tiles(pixels, first, count);
+    const Value products =
+        integers ? matmul(cast(images, i32), cast(filters, i32)) : matmul(images, filters);
+    Value y = graph.add_one(op::WinogradOutputs{outputs, count, columns, stride}, {products});
+    if (integers)
       y = graph.add_one(op::ShiftRight{}, {y, graph.constant(i32, winograd::integer_shift)});
     RLX_ASSIGN(y, finish(y));
-    return slice(y, {0, 0, 0, 0}, {image[0], height, width, filter[3]});
-  };
-  if (!is_integer(x.dtype())) return finished(matmul(tiles(x), points_of(stored_below(w))));
-  // Transforms of what is widened, in i16, and products of these; fits_integers has their bounds.
-  const Value images = tiles(narrow(x)), filters = points_of(stored_below(narrow(w)));
-  return finished(matmul(cast(images, i32), cast(filters, i32)));
+    parts.push_back(y);
+  }
+  // What follows is done before the last tiles are cut, behind the transform in one kernel.
+  const Value y = parts.size() == 1 ? parts[0] : concat(parts, 1);
+  return slice(y, {0, 0, 0, 0}, {image[0], height, width, filter[3]});
+}
+
+/// Strips of whose points no more are made at once than the caches hold that cores share.
+std::int64_t strips_of(const Graph& graph, const Node& node, std::int64_t outputs) {
+  constexpr std::int64_t least = 4, most = 16, bytes_each = 8 * 1024 * 1024;
+  const auto& conv = *node.op.as<op::Conv>();
+  const Dims filter = graph.type(node.inputs[1]).dims(), result = node.results[0].dims();
+  const std::int64_t side = winograd::side(outputs, stride_of(conv));
+  const auto tiles = [&](std::int64_t extent) { return (extent + outputs - 1) / outputs; };
+  const std::int64_t bytes = side * side * result[0] * tiles(result[1]) * tiles(result[2]) *
+                             (filter[2] + filter[3]) * static_cast<std::int64_t>(size_of(f32));
+  const std::int64_t wanted = std::min({most, bytes / bytes_each, tiles(result[1])});
+  return wanted < least ? 1 : wanted;
 }
 
 /// Products of i16 by tiles of 2x2: points of the image are sums of four elements, those of the
@@ -129,9 +157,9 @@ bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
 }
 
 /// The convolution alone, with the bias and activation that most have, as a graph of its own;
-/// `outputs` 0: as it is.
+/// no tiles: as it is.
 Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
-                    std::int64_t outputs) {
+                    const PointForm& form) {
   Graph result;
   const bool integers = is_integer(graph.type(node.inputs[0]).dtype);
   const ValueId read = integers ? graph.node(node.inputs[0]).inputs[0] : node.inputs[0];
@@ -143,11 +171,11 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   const Finish finish = [&](Value y) -> Result<Value> {
     return integers ? cast(relu(cast(y, f32) * bias), i16) : relu(y + bias);
   };
-  if (outputs == 0) {
+  if (form.outputs == 0) {
     RLX_ASSIGN(const Value y, finish(result.add_one(conv, {x, w})));
     result.output("y", y);
   } else {
-    RLX_ASSIGN(const Value y, by_points(x, w, conv, outputs, finish));
+    RLX_ASSIGN(const Value y, by_points(x, w, conv, form, finish));
     result.output("y", y);
   }
   return result;
@@ -162,33 +190,46 @@ double worth_ns(const Type& filter, std::int64_t side) {
   return (1e6 + bytes) / 300;
 }
 
+/// The forms by points of a convolution.
+std::vector<PointForm> point_forms(const Graph& graph, const Node& node) {
+  std::vector<PointForm> forms;
+  for (const std::int64_t outputs : tile_sizes_of(*node.op.as<op::Conv>())) {
+    if (outputs > 2 && is_integer(node.results[0].dtype)) break;
+    forms.push_back({outputs, 1});
+  }
+  // The largest tiles have the fewest points.
+  const std::int64_t strips = strips_of(graph, node, forms.back().outputs);
+  if (strips > 1) forms.push_back({forms.back().outputs, strips});
+  return forms;
+}
+
 FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& conv) {
   const Node& node = graph.nodes()[static_cast<std::size_t>(index)];
-  const auto form = [&graph, &node, &conv](std::int64_t outputs) {
-    return [&graph, &node, &conv, outputs] { return alone(graph, node, conv, outputs); };
+  const auto form = [&graph, &node, &conv](const PointForm& of) {
+    return [&graph, &node, &conv, of] { return alone(graph, node, conv, of); };
   };
-  FormQuestion asked{index, {{.what = "by the direct sum", .graph = form(0)}}};
+  FormQuestion asked{index, {{.what = "by the direct sum", .graph = form({})}}};
   const bool integers = is_integer(node.results[0].dtype);
   const std::int64_t stride = stride_of(conv);
-  for (const std::int64_t outputs : tile_sizes_of(conv)) {
-    if (outputs > 2 && integers) break;
+  for (const PointForm& points : point_forms(graph, node)) {
+    const auto [outputs, strips] = points;
     const std::int64_t side = winograd::side(outputs, stride);
-    asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}", outputs,
-                                               stride == 1 ? "" : " with stride 2"),
-                           .graph = form(outputs),
-                           .weights = static_cast<double>(side * side) / (taps * taps),
-                           .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
-                           .price = integers
-                                        ? ""
-                                        : fmt::format("errors up to {} of the result's deviation",
-                                                      winograd::error_of(outputs))});
+    asked.forms.push_back(
+        {.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}{2}", outputs,
+                             stride == 1 ? "" : " with stride 2", strips == 1 ? "" : " in strips"),
+         .graph = form(points),
+         .weights = static_cast<double>(side * side) / (taps * taps),
+         .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
+         .price = integers ? ""
+                           : fmt::format("errors up to {} of the result's deviation",
+                                         winograd::error_of(outputs))});
   }
   return asked;
 }
 
 /// A convolution that becomes products of points.
 struct Found : FoundProduct {
-  std::int64_t outputs = 0;
+  PointForm form;
 };
 
 std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
@@ -205,9 +246,8 @@ std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
   for (std::size_t i = 0; i < questions.size(); ++i) {
     if (chosen[i] == 0) continue;
     const std::int32_t conv = questions[i].node;
-    const auto sizes =
-        tile_sizes_of(*graph.nodes()[static_cast<std::size_t>(conv)].op.as<op::Conv>());
-    found.push_back({{conv, maps.behind(conv, 3)}, sizes[chosen[i] - 1]});
+    const auto forms = point_forms(graph, graph.nodes()[static_cast<std::size_t>(conv)]);
+    found.push_back({{conv, maps.behind(conv, 3)}, forms[chosen[i] - 1]});
   }
   return found;
 }
@@ -219,7 +259,7 @@ Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
     return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
   };
   const Values inputs = rewriter.values_of(node);
-  return by_points(inputs[0], inputs[1], *node.op.as<op::Conv>(), found.outputs, [&](Value part) {
+  return by_points(inputs[0], inputs[1], *node.op.as<op::Conv>(), found.form, [&](Value part) {
     return add_maps(rewriter, found.product, found.maps, part, operand);
   });
 }

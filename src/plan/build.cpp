@@ -102,6 +102,16 @@ std::int32_t PlanBuilder::buffer_of(ValueId base) {
 }
 
 std::int32_t PlanBuilder::add_weight(WeightPlan weight, const Type& type) {
+  weight.drops_negligible = false;  // kernels say so
+  const auto is_same = [&](const BufferPlan& buffer) {
+    if (buffer.storage != Storage::weight || buffer.dtype != type.dtype) return false;
+    WeightPlan known = plan_.weights[static_cast<std::size_t>(buffer.index)];
+    known.drops_negligible = false;
+    return known == weight;
+  };
+  const auto same = std::ranges::find_if(plan_.buffers, is_same);
+  if (same != plan_.buffers.end() && weight.experts == 0)
+    return static_cast<std::int32_t>(same - plan_.buffers.begin());
   const std::int32_t buffer =
       add_buffer(type, Storage::weight, static_cast<std::int32_t>(plan_.weights.size()),
                  "weight_" + std::to_string(weight.view.base.node));

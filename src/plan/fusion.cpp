@@ -127,6 +127,24 @@ class Planner {
     for (const std::int32_t consumer : graph_.users(producer)) push(producer, consumer);
   }
 
+  /// Whether two nodes read mostly the same of a value. What lies side by side in a small one
+  /// counts, too: it saves a call, and nothing waits long for it.
+  bool read_alike(std::int32_t a, std::int32_t b, ValueId base) const {
+    constexpr std::int64_t small_bytes = 64 * 1024;
+    if (graph_.graph().type(base).bytes() <= small_bytes) return true;
+    for (const ValueId of_a : graph_.node(a).inputs) {
+      if (of_a.node < 0 || graph_.view(of_a).base != base) continue;
+      for (const ValueId of_b : graph_.node(b).inputs) {
+        if (of_b.node < 0 || graph_.view(of_b).base != base) continue;
+        const auto [first_a, last_a] = graph_.view(of_a).range();
+        const auto [first_b, last_b] = graph_.view(of_b).range();
+        const std::int64_t both = std::min(last_a, last_b) - std::max(first_a, first_b) + 1;
+        if (2 * both > std::min(last_a - first_a, last_b - first_b)) return true;
+      }
+    }
+    return false;
+  }
+
   /// Regions over the same points that read one of the values that this one reads.
   void push_siblings(std::int32_t r) {
     if (!is_live(r) || graph_.region(r).kind != Region::Kind::nest) return;
@@ -136,7 +154,10 @@ class Planner {
         if (id.node < 0 || graph_.graph().type(graph_.view(id).base).elements() < 16) continue;
         for (const std::int32_t reader : graph_.readers(graph_.view(id).base.node)) {
           const std::int32_t other = graph_.region_of(reader);
-          if (other <= r || !seen.insert(other).second) continue;
+          if (other <= r || seen.contains(other) ||
+              !read_alike(index, reader, graph_.view(id).base))
+            continue;
+          seen.insert(other);
           if (fits_beside(graph_, graph_.region(r), graph_.region(other)))
             enqueue({.from = other, .into = r, .kind = Kind::sibling});
         }

@@ -60,6 +60,8 @@ struct WeightPlan {
   std::int64_t experts = 0;
   /// Of f32: what is nothing beside others counts as zero (negligible.hpp).
   bool drops_negligible = false;
+
+  bool operator==(const WeightPlan&) const = default;
 };
 
 /// An op that runs through its reference evaluation, on worker 0, or through a kernel of the

@@ -58,6 +58,13 @@ View View::dense(ValueId base, Dims dims) {
   return view;
 }
 
+std::pair<std::int64_t, std::int64_t> View::range() const {
+  std::int64_t first = offset, last = offset;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis)
+    (strides[axis] < 0 ? first : last) += strides[axis] * (dims[axis] - 1);
+  return {first, last};
+}
+
 bool View::is_dense() const {
   std::int64_t stride = 1;
   for (std::size_t i = dims.size(); i-- > 0;) {

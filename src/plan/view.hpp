@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "rlx/graph.hpp"
@@ -23,6 +24,9 @@ struct View {
   /// Row-major without gaps (dims of 1 may have any stride).
   bool is_dense() const;
   std::int64_t elements() const { return element_count(dims); }
+  /// The first and the last element of the base that it shows, where it has elements.
+  std::pair<std::int64_t, std::int64_t> range() const;
+  bool operator==(const View&) const = default;
 };
 
 /// Is it one of the ops that only change how elements are addressed?

@@ -78,6 +78,60 @@ TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
   }
 }
 
+TEST(Winograd, StripsGiveTheDirectSumsValues) {
+  const struct {
+    Case layer;
+    std::int64_t strips;
+  } cases[] = {
+      {{{1, 119, 117, 2}, {3, 3, 2, 330}, {.pad_low = {1, 0}, .pad_high = {0, 2}}}, 5},
+      {{{3, 65, 64, 1}, {3, 3, 1, 340}, {}}, 4},
+      {{{1, 150, 149, 16},
+        {3, 3, 16, 300},
+        {.strides = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}}},
+       5},
+  };
+  for (const auto& [layer, strips] : cases) {
+    const Graph direct = convolution(layer);
+    SCOPED_TRACE(print(direct));
+    const auto last =
+        testing::one_by_one([](const auto&, const auto& forms) { return forms.size() - 1; });
+    const Graph points = passes::winograd(direct, last).value();
+    EXPECT_EQ(testing::count<op::WinogradImage>(points), strips);
+    EXPECT_EQ(testing::count<op::WinogradFilters>(points), 1);
+    ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
+    testing::expect_same_values(direct, points, 2e-5);
+  }
+}
+
+/// A layer in strips keeps one copy of its filters, writes its results where they belong, and makes
+/// the points of one strip at a time.
+TEST(Winograd, StripsShareFiltersAndMemory) {
+  Graph graph;
+  std::mt19937 generator(5);
+  const Value x = graph.input("x", f32, {1, 160, 160, 128});
+  const Value w = graph.constant(testing::noise({f32, {3, 3, 128, 128}}, -0.1, 0.1, generator));
+  const op::Conv conv{.pad_low = {1, 1}, .pad_high = {1, 1}, .channels_last = true};
+  graph.output("y", relu(graph.add_one(conv, {x, w})));
+  Session session(Device::cpu);
+  const std::string form = "write conv (0) by Winograd's F(4x4, 3x3)";
+  const auto program = [&](const std::string& strips) {
+    CompileOptions options;
+    options.answers[form + strips] = true;
+    return session.compile(graph, options).value();
+  };
+  CompiledGraph whole = program(""), strips = program(" in strips");
+  const MemoryReport memory = strips.query_memory(), of_whole = whole.query_memory();
+  EXPECT_EQ(memory.weights_bytes, of_whole.weights_bytes);
+  EXPECT_LT(memory.arena_bytes, 0.6 * static_cast<double>(of_whole.arena_bytes));
+  const Explanation explained = strips.explain().value();
+  for (const Explanation::Kernel& kernel : explained.kernels)
+    EXPECT_NE(kernel.name, "copy") << kernel.region;
+  const Tensor image = testing::noise({f32, {1, 160, 160, 128}}, -1, 1, generator);
+  const Outputs a = whole.run({{"x", image}}).value(), b = strips.run({{"x", image}}).value();
+  const auto of_a = a[0].as<float>(), of_b = b[0].as<float>();
+  EXPECT_TRUE(std::ranges::equal(of_a, of_b));
+}
+
 /// Attributes and dims that do not fit each other are errors, however large they are.
 TEST(Winograd, TransformsOfOtherShapesAreErrors) {
   const auto made = [](const Op& op, const Type& type) {

@@ -158,6 +158,22 @@ TEST(Fusion, maps_that_read_the_same_value_run_side_by_side) {
   EXPECT_EQ(asked.before.device_traffic_bytes - asked.after.device_traffic_bytes, 64 * 64 * 4);
 }
 
+/// Two maps that read halves of a value of so many rows.
+Graph maps_of_halves(std::int64_t rows) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2 * rows, 64});
+  graph.output("a", exp(slice(x, {0, 0}, {rows, 64})));
+  graph.output("b", sqrt(slice(x, {rows, 0}, {2 * rows, 64})));
+  return graph;
+}
+
+TEST(Fusion, maps_of_different_parts_run_side_by_side_where_these_are_small) {
+  EXPECT_EQ(regions_of(maps_of_halves(64)).list.size(), 1u);
+  const Regions large = regions_of(maps_of_halves(1024));
+  EXPECT_EQ(large.list.size(), 2u);
+  EXPECT_TRUE(of_kind(large, "sibling").empty());
+}
+
 /// A map of `small` dims that two kernels of other dims read.
 Graph shared_map(std::int64_t small, std::int64_t large) {
   Graph graph;
