@@ -66,5 +66,41 @@ TEST(QuantisedContrib, gemm_adds_its_bias_in_steps_of_the_product) {
   EXPECT_EQ(outputs(product, weights, {14, 10, 10, 14}), (Integers{13, 16, 9, 12}));
 }
 
+/// The results of an LSTM of one unit and two inputs over three steps.
+std::vector<float> lstm_results(const Message& the_node, const std::vector<Message>& weights) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{3}, {1}, {2}})};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.nodes = {the_node};
+  parts.initializers = weights;
+  const Graph graph = import_onnx(model_message(parts).span(), {}).value();
+  const Tensor x = Tensor::of<float>({3, 1, 2}, {0.5F, -1, 2, 0.25F, -0.75F, 1});
+  const Tensor y = evaluate_graph(graph, std::vector<Tensor>{x}).value()[0];
+  const auto values = y.as<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST(QuantisedContrib, an_lstm_of_bytes_has_the_weights_that_they_stand_for) {
+  // (bytes - 2) / 2 by column, of which there are four gates; as LSTM wants them: gates first.
+  const std::vector<Message> bytes{
+      tensor("w", onnx_int8, {1, 2, 4}, raw_bytes({4, 3, 2, 1, 0, -1, 5, 6})),
+      tensor("r", onnx_int8, {1, 1, 4}, raw_bytes({1, 3, 4, 2})),
+      tensor("scale", onnx_float, {1}, raw_floats({0.5F})),
+      tensor("scales", onnx_float, {1, 4}, raw_floats({0.5F, 0.5F, 0.25F, 1})),
+      tensor("zero", onnx_int8, {1}, raw_bytes({2})),
+      tensor("zeros", onnx_int8, {1, 4}, raw_bytes({2, 2, 0, 2}))};
+  const std::vector<Message> real{
+      tensor("w", onnx_float, {1, 4, 2}, raw_floats({1, -1, 0.5F, -1.5F, 0, 1.5F, -0.5F, 2})),
+      tensor("r", onnx_float, {1, 4, 1}, raw_floats({-0.5F, 0.5F, 1, 0}))};
+  const std::vector<Message> attributes{integer_attribute("hidden_size", 1)};
+  const std::vector<float> quantised =
+      lstm_results(node("DynamicQuantizeLSTM",
+                        {"x", "w", "r", "", "", "", "", "", "scale", "zero", "scales", "zeros"},
+                        {"y"}, attributes, contrib),
+                   bytes);
+  EXPECT_EQ(quantised, lstm_results(node("LSTM", {"x", "w", "r"}, {"y"}, attributes), real));
+  EXPECT_EQ(quantised.size(), 3U);
+}
+
 }  // namespace
 }  // namespace rlx::test

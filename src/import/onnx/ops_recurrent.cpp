@@ -45,15 +45,37 @@ void give(NodeContext& c, const Layout& layout, const Values& results) {
   }
 }
 
-void lstm(NodeContext& c) {
+void lstm_of(NodeContext& c, const Value& w, const Value& r) {
   op::Lstm attributes;
   read_common(c, attributes);
   attributes.input_forget = c.flag("input_forget");
   const Layout layout{c.integer("layout", 0) == 1};
   give(c, layout,
        c.add_all(attributes,
-                 {layout.sequence(c.in(0)), c.in(1), c.in(2), c.optional(3), c.optional(4),
+                 {layout.sequence(c.in(0)), w, r, c.optional(3), c.optional(4),
                   layout.state(c.optional(5)), layout.state(c.optional(6)), c.optional(7)}));
+}
+
+void lstm(NodeContext& c) { lstm_of(c, c.in(1), c.in(2)); }
+
+/// Weights [directions, inputs, 4 units] of bytes, with a scale and a zero point for each direction
+/// or for each column of one, as real ones [directions, 4 units, inputs].
+Value real_weights(NodeContext& c, const Value& bytes, int scale) {
+  const auto beside = [](const Value& of_direction) {
+    Shape shape = of_direction.shape();
+    shape.insert(shape.begin() + 1, Dim(1));
+    if (shape.size() == 2) shape.emplace_back(1);
+    return reshape(of_direction, shape);
+  };
+  Value w = cast(bytes, f32);
+  if (c.has(scale + 1)) w = w - beside(cast(c.in(scale + 1), f32));
+  return transpose(w * beside(c.in(scale)), {0, 2, 1});
+}
+
+// What ONNX Runtime's quantiser makes of an LSTM. It rounds x and the states to bytes as well, each
+// run anew; here they stay as they are.
+void dynamic_quantize_lstm(NodeContext& c) {
+  lstm_of(c, real_weights(c, c.in(1), 8), real_weights(c, c.in(2), 10));
 }
 
 template <class Attributes>
@@ -69,8 +91,10 @@ void simple(NodeContext& c) {
                               c.optional(4), layout.state(c.optional(5))}));
 }
 
-constexpr OpEntry entries[] = {
-    {"LSTM", 7, lstm}, {"GRU", 7, simple<op::Gru>}, {"RNN", 7, simple<op::Rnn>}};
+constexpr OpEntry entries[] = {{"LSTM", 7, lstm},
+                               {"GRU", 7, simple<op::Gru>},
+                               {"RNN", 7, simple<op::Rnn>},
+                               {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, "com.microsoft"}};
 
 }  // namespace
 
