@@ -94,6 +94,17 @@ inline Message integer_attribute(const std::string& name, std::int64_t value) {
   return Message().text(1, name).integer(3, value).integer(20, 2);
 }
 
+inline Message string_attribute(const std::string& name, const std::string& value) {
+  return Message().text(1, name).text(4, value).integer(20, 3);
+}
+
+inline Message strings_attribute(const std::string& name, const std::vector<std::string>& values) {
+  Message result;
+  result.text(1, name).integer(20, 8);
+  for (const std::string& value : values) result.text(9, value);
+  return result;
+}
+
 inline Message graph_attribute(const std::string& name, const Message& graph) {
   return Message().text(1, name).message(6, graph).integer(20, 5);
 }

@@ -1,6 +1,7 @@
-// Steps of optimisers: Adagrad, Adam, Momentum.
+// Derivatives, and steps of optimisers: Adagrad, Adam, Momentum.
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
+#include "import/onnx/gradient.hpp"
 
 namespace rlx::onnx {
 namespace {
@@ -99,9 +100,33 @@ void momentum(NodeContext& c) {
   give(c, results);
 }
 
+// The values named by xs, then by zs, as they are fed; results: y's derivatives by each of xs.
+void gradient(NodeContext& c) {
+  std::vector<std::string> names = c.texts("xs");
+  const std::size_t count = names.size();
+  const std::vector<std::string> constants = c.texts("zs");
+  names.insert(names.end(), constants.begin(), constants.end());
+  const Values given = c.inputs();
+  if (count == 0 || names.size() != given.size()) {
+    fail("It names ({}) values and is fed ({}).", names.size(), given.size());
+  }
+  const auto value_named = [&](const std::string& name) {
+    if (!c.importer().knows(c.frame(), name)) fail("The value ({}) is unknown.", name);
+    return c.importer().find_value(c.frame(), name);
+  };
+  Values named;
+  for (const std::string& name : names) named.push_back(value_named(name));
+  const Value y = with_values(value_named(c.text("y", "")), named, given);
+  const Values results =
+      gradients(y, {given.begin(), given.begin() + static_cast<std::ptrdiff_t>(count)});
+  for (std::size_t i = 0; i < count; ++i) c.set(static_cast<int>(i), results[i]);
+}
+
 constexpr const char* domain = "ai.onnx.preview.training";
-constexpr OpEntry entries[] = {
-    {"Adagrad", 1, adagrad, domain}, {"Adam", 1, adam, domain}, {"Momentum", 1, momentum, domain}};
+constexpr OpEntry entries[] = {{"Adagrad", 1, adagrad, domain},
+                               {"Adam", 1, adam, domain},
+                               {"Gradient", 1, gradient, domain},
+                               {"Momentum", 1, momentum, domain}};
 
 }  // namespace
 
