@@ -101,6 +101,10 @@ TEST(Gradient, of_what_moves_and_sums_up) {
     const Value y = broadcast(x[0], {2, 2, 3});
     return y * y;
   });
+  expect_as_differences({{2}}, [](const Values& x) {
+    const Value narrow = cast(x[0] * x[0].graph().constant(f64, 0), f32);
+    return x[0] * x[0] + cast(narrow, f64);
+  });
 }
 
 TEST(Gradient, is_zero_where_nothing_depends_on_it) {

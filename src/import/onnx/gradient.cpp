@@ -124,6 +124,7 @@ class Gradients {
     const Value x = inputs_[0];
     if (op.is<op::Reshape>()) return give(0, reshape(g, x.shape())), true;
     if (op.is<op::Broadcast>()) return give(0, g), true;
+    if (op.is<op::Cast>() && is_float(x.dtype())) return give(0, cast(g, x.dtype())), true;
     if (const auto* order = op.as<op::Transpose>())
       return give(0, transpose(g, inverse(order->perm))), true;
     if (const auto* reduced = op.as<op::Reduce>()) return reduce(*reduced, g);
