@@ -140,7 +140,7 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.75, 0.9},
                             .crowded_line = 3.1,
                             .turned_line = {0, 0.42, 0.6, 0}};
 
-/// Cores with AMX.
+/// Cores with AMX: fitted by bench/cost_fit, 2026-11-25.
 constexpr Overlap rapids_avx512{.reads = {1, 1.06, 0.85, 0.94},
                                 .writes = {1, 1.11, 0.88, 1.35},
                                 .room = {0.9, 0.675, 0.497},
@@ -278,7 +278,7 @@ void set_rapids(MachineModel& model) {
   model.forgotten = 12.9e6;
   // Two cores that read each other's lines, 7 ns a line from L1 and 2.6 from L2.
   model.other_core = {9.1, 18};
-  model.overlap = rapids_avx512;
+  if (model.machine.isa == Isa::avx512) model.overlap = rapids_avx512;
 }
 
 /// Of families that were not measured: as on the measured core that has as many registers.
