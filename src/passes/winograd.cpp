@@ -115,7 +115,8 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm&
   return slice(y, {0, 0, 0, 0}, {image[0], height, width, filter[3]});
 }
 
-/// Strips of whose points no more are made at once than the caches hold that cores share.
+/// So many strips that the points of one stay in the caches that cores share; 1 where all of them
+/// do.
 std::int64_t strips_of(const Graph& graph, const Node& node, std::int64_t outputs) {
   constexpr std::int64_t least = 4, most = 16, bytes_each = 8 * 1024 * 1024;
   const auto& conv = *node.op.as<op::Conv>();

@@ -30,6 +30,7 @@ Result<Plan> PlanBuilder::run() {
   }
   current_ = nullptr;
   add_outputs();
+  if (!options_.fusion.exact) let_drop_negligible();
   // Bodies of loops have asked theirs already.
   plan_.questions.insert(plan_.questions.begin(), regions_.questions.begin(),
                          regions_.questions.end());
@@ -102,12 +103,9 @@ std::int32_t PlanBuilder::buffer_of(ValueId base) {
 }
 
 std::int32_t PlanBuilder::add_weight(WeightPlan weight, const Type& type) {
-  weight.drops_negligible = false;  // kernels say so
   const auto is_same = [&](const BufferPlan& buffer) {
-    if (buffer.storage != Storage::weight || buffer.dtype != type.dtype) return false;
-    WeightPlan known = plan_.weights[static_cast<std::size_t>(buffer.index)];
-    known.drops_negligible = false;
-    return known == weight;
+    return buffer.storage == Storage::weight && buffer.dtype == type.dtype &&
+           plan_.weights[static_cast<std::size_t>(buffer.index)] == weight;
   };
   const auto same = std::ranges::find_if(plan_.buffers, is_same);
   if (same != plan_.buffers.end() && weight.experts == 0)
@@ -119,11 +117,17 @@ std::int32_t PlanBuilder::add_weight(WeightPlan weight, const Type& type) {
   return buffer;
 }
 
-void PlanBuilder::let_drop_negligible(std::span<const std::int32_t> buffers) {
-  for (const std::int32_t index : buffers) {
+void PlanBuilder::let_drop_negligible() {
+  std::set<std::int32_t> multiplied, kept;
+  for (const Step& step : plan_.steps) {
+    const bool multiplies = step.kind == Step::Kind::kernel && products_.contains(step.index);
+    (multiplies ? multiplied : kept).insert(step.buffers.begin(), step.buffers.end());
+  }
+  for (const HostCall& call : plan_.host_calls) kept.insert(call.inputs.begin(), call.inputs.end());
+  for (const std::int32_t index : multiplied) {
     const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(index)];
-    if (buffer.storage != Storage::weight || buffer.dtype != f32) continue;
-    plan_.weights[static_cast<std::size_t>(buffer.index)].drops_negligible = true;
+    if (buffer.storage == Storage::weight && buffer.dtype == f32 && !kept.contains(index))
+      plan_.weights[static_cast<std::size_t>(buffer.index)].drops_negligible = true;
   }
 }
 
@@ -183,7 +187,7 @@ void PlanBuilder::add_kernel(loop::Kernel kernel, std::vector<std::int32_t> buff
   const bool multiplies =
       !std::holds_alternative<loop::Nest>(kernel.body) ||
       (current_ && graph_.nodes()[static_cast<std::size_t>(current_->root)].op.is<op::Conv>());
-  if (multiplies && !options_.fusion.exact) let_drop_negligible(step.buffers);
+  if (multiplies) products_.insert(step.index);
   plan_.kernels.push_back(std::move(kernel));
   plan_.steps.push_back(std::move(step));
 }

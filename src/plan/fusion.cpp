@@ -127,19 +127,20 @@ class Planner {
     for (const std::int32_t consumer : graph_.users(producer)) push(producer, consumer);
   }
 
-  /// Whether two nodes read mostly the same of a value. What lies side by side in a small one
-  /// counts, too: it saves a call, and nothing waits long for it.
+  /// Whether two nodes read the same of a value, or parts that lie side by side in it. Of what lies
+  /// farther apart one would wait for the other, and nothing is read less often; in a small value
+  /// that is not long.
   bool read_alike(std::int32_t a, std::int32_t b, ValueId base) const {
-    constexpr std::int64_t small_bytes = 64 * 1024;
-    if (graph_.graph().type(base).bytes() <= small_bytes) return true;
+    constexpr std::int64_t small_bytes = 64 * 1024, page_bytes = 4096;
+    const Type& type = graph_.graph().type(base);
+    if (type.bytes() <= small_bytes) return true;
+    const std::int64_t page = page_bytes / static_cast<std::int64_t>(size_of(type.dtype));
+    const auto reads = [&](ValueId id) { return id.node >= 0 && graph_.view(id).base == base; };
     for (const ValueId of_a : graph_.node(a).inputs) {
-      if (of_a.node < 0 || graph_.view(of_a).base != base) continue;
       for (const ValueId of_b : graph_.node(b).inputs) {
-        if (of_b.node < 0 || graph_.view(of_b).base != base) continue;
-        const auto [first_a, last_a] = graph_.view(of_a).range();
-        const auto [first_b, last_b] = graph_.view(of_b).range();
-        const std::int64_t both = std::min(last_a, last_b) - std::max(first_a, first_b) + 1;
-        if (2 * both > std::min(last_a - first_a, last_b - first_b)) return true;
+        if (reads(of_a) && reads(of_b) &&
+            !show_other_blocks(graph_.view(of_a), graph_.view(of_b), page))
+          return true;
       }
     }
     return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,10 @@ class PlanBuilder {
   std::int32_t add_buffer(const Type& type, Storage storage, std::int32_t index, std::string name);
   /// The buffer that holds the base of a view; made on first use.
   std::int32_t buffer_of(ValueId base);
+  /// The buffer of a weight; of one that is there already, that one's.
   std::int32_t add_weight(WeightPlan weight, const Type& type);
-  /// Lets the weights of a product among these buffers drop what is nothing beside the rest.
-  void let_drop_negligible(std::span<const std::int32_t> buffers);
+  /// Lets weights that nothing but products reads drop what is nothing beside the rest.
+  void let_drop_negligible();
   Located locate(ValueId id);
   std::int32_t error_buffer();
   std::string region_text(const Region& region) const;
@@ -165,6 +167,7 @@ class PlanBuilder {
   std::map<ValueId, std::int32_t> buffer_of_, dense_of_, layer_of_;
   std::map<std::int32_t, std::size_t> images_;  ///< kernels that make the points of images, by node
   std::map<ValueId, Located> worker_rows_;      ///< of the first contraction of the chain in work
+  std::set<std::int32_t> products_;             ///< kernels that multiply
   std::vector<bool> read_outside_;
 };
 

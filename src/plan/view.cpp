@@ -58,13 +58,6 @@ View View::dense(ValueId base, Dims dims) {
   return view;
 }
 
-std::pair<std::int64_t, std::int64_t> View::range() const {
-  std::int64_t first = offset, last = offset;
-  for (std::size_t axis = 0; axis < dims.size(); ++axis)
-    (strides[axis] < 0 ? first : last) += strides[axis] * (dims[axis] - 1);
-  return {first, last};
-}
-
 bool View::is_dense() const {
   std::int64_t stride = 1;
   for (std::size_t i = dims.size(); i-- > 0;) {
@@ -72,6 +65,19 @@ bool View::is_dense() const {
     stride *= dims[i];
   }
   return true;
+}
+
+bool show_other_blocks(const View& a, const View& b, std::int64_t block) {
+  if (a.strides != b.strides) return false;
+  const std::int64_t apart = std::abs(a.offset - b.offset);
+  // The axis along which one lies behind the other: the one of the longest steps that fit.
+  std::int64_t step = 0, extent = 0;
+  for (std::size_t axis = 0; axis < a.dims.size(); ++axis) {
+    const std::int64_t stride = std::abs(a.strides[axis]);
+    if (stride > apart || stride <= step) continue;
+    step = stride, extent = std::min(a.dims[axis], b.dims[axis]);
+  }
+  return step > 0 && step * extent >= block && 2 * (apart / step) > extent;
 }
 
 bool is_view_op(const Op& op) {

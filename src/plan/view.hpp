@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "rlx/graph.hpp"
@@ -24,10 +23,12 @@ struct View {
   /// Row-major without gaps (dims of 1 may have any stride).
   bool is_dense() const;
   std::int64_t elements() const { return element_count(dims); }
-  /// The first and the last element of the base that it shows, where it has elements.
-  std::pair<std::int64_t, std::int64_t> range() const;
   bool operator==(const View&) const = default;
 };
+
+/// Whether two views of one value that move through it alike show blocks of it, of that many
+/// elements or more, most of which the other one does not.
+bool show_other_blocks(const View& a, const View& b, std::int64_t block);
 
 /// Is it one of the ops that only change how elements are addressed?
 bool is_view_op(const Op& op);

@@ -70,14 +70,21 @@ TEST(Negligible, weights_of_products_are_dropped_but_not_where_all_are_small_and
   EXPECT_EQ(weights_of_product(small, false), small);
 }
 
-TEST(Negligible, constants_of_maps_are_kept) {
+TEST(Negligible, what_maps_or_outputs_read_is_kept) {
   Graph graph;
-  const Value x = graph.input("x", f32, {2});
-  graph.output("y", x + graph.constant(Tensor::of<float>({2}, {1, 1e-40F})));
+  const Value x = graph.input("x", f32, {64, 2}), w = graph.input("w", f32, {2, 2});
+  const Value b = graph.constant(Tensor::of<float>({2}, {1, 1e-40F}));
+  graph.output("map", x * b);
+  graph.output("product", matmul(x, w) + b);
+  graph.output("constant", b);
   Session session(Device::cpu);
   CompiledGraph program = session.compile(graph).value();
-  const auto results = program.run({{"x", Tensor::of<float>({2}, {0, 0})}}).value();
-  EXPECT_EQ(results[0].as<float>()[1], 1e-40F);
+  Tensor ones(f32, {64, 2});
+  auto* const values = reinterpret_cast<float*>(ones.mutable_data());
+  std::fill(values, values + ones.elements(), 1.0F);
+  const Outputs results = program.run({{"x", ones}, {"w", Tensor(f32, {2, 2})}}).value();
+  for (const char* name : {"map", "product", "constant"})
+    EXPECT_EQ(results[name].as<float>()[1], 1e-40F) << name;
 }
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace rlx::codegen {
 namespace {
 
 /// Whether the rows of a B lie in so many pages that nothing fetches them ahead, and are read by so
-/// many row blocks that a copy pays.
+/// many row blocks that a copy pays. Of a chain that is earlier than of a product alone
+/// (copies_panels): two stages share the caches.
 bool has_far_rows(const ContractionPlan& plan, DType b_dtype, const PlanMachine& machine) {
   constexpr std::int64_t least_bytes = 512, least_blocks = 16;
   // Blocks of few rows wait for what they read more often.

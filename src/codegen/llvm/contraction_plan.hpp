@@ -166,6 +166,10 @@ ContractionPlan full_plan(ContractionPlan plan);
 void plan_lines(const loop::Contraction& contraction, const std::vector<const loop::Guard*>& guards,
                 std::vector<AddressDim> k, const PlanMachine& machine, ContractionPlan& plan);
 
+/// Cuts a plan whose blocks are known into work items.
+void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+                const PlanMachine& machine, ContractionPlan& plan);
+
 /// Neighbours merged where A, B and the guards allow it; dims of extent 1 left out.
 std::vector<AddressDim> merge(const std::vector<AddressDim>& dims);
 

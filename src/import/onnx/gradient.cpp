@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "import/fail.hpp"
 
@@ -44,6 +45,17 @@ Axes inverse(const Axes& perm) {
   for (std::size_t i = 0; i < perm.size(); ++i)
     result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
   return result;
+}
+
+/// Axes of an operand that are neither of the batch nor summed over.
+Axes free_axes(int rank, const Axes& batch, const Axes& contract) {
+  Axes axes;
+  for (std::int64_t axis = 0; axis < rank; ++axis) {
+    if (std::ranges::find(batch, axis) == batch.end() &&
+        std::ranges::find(contract, axis) == contract.end())
+      axes.push_back(axis);
+  }
+  return axes;
 }
 
 class Gradients {
@@ -151,55 +163,49 @@ class Gradients {
     return true;
   }
 
-  /// Axes of an operand that are neither of the batch nor summed over.
-  static Axes free_axes(int rank, const Axes& batch, const Axes& contract) {
-    Axes axes;
-    for (std::int64_t axis = 0; axis < rank; ++axis) {
-      if (std::ranges::find(batch, axis) == batch.end() &&
-          std::ranges::find(contract, axis) == contract.end())
-        axes.push_back(axis);
-    }
-    return axes;
+  /// An operand of a product: its axes by role.
+  struct Operand {
+    Value value;
+    Axes batch, free, contract;
+    Operand(const Value& value, Axes batch, Axes contract)
+        : value(value),
+          batch(std::move(batch)),
+          free(free_axes(value.rank(), this->batch, contract)),
+          contract(std::move(contract)) {}
+  };
+
+  /// y [batch, free axes of a, free axes of b].
+  bool multiply(const op::DotGeneral& op, const Value& g) {
+    const Operand a(inputs_[0], op.a_batch, op.a_contract),
+        b(inputs_[1], op.b_batch, op.b_contract);
+    if (wants(0)) give(0, part_of(a, b, g, a.batch.size() + a.free.size()));
+    if (wants(1)) give(1, part_of(b, a, g, b.batch.size()));
+    return true;
   }
 
-  /// y [batch, free axes of a, free axes of b]: g times the other operand, summed over the other's
-  /// free axes; what the product had summed over becomes free.
-  bool multiply(const op::DotGeneral& op, const Value& g) {
-    const Value a = inputs_[0], b = inputs_[1];
-    const Axes free_a = free_axes(a.rank(), op.a_batch, op.a_contract),
-               free_b = free_axes(b.rank(), op.b_batch, op.b_contract);
-    const auto count = [](const Axes& axes) { return static_cast<std::int64_t>(axes.size()); };
-    const auto range = [](std::int64_t first, std::int64_t size) {
-      Axes axes;
-      for (std::int64_t i = 0; i < size; ++i) axes.push_back(first + i);
+  /// g times the other operand, summed over that one's free axes, which lie in g from `first` on;
+  /// what the product had summed over becomes free.
+  Value part_of(const Operand& own, const Operand& other, const Value& g, std::size_t first) {
+    const auto range = [](std::size_t from, std::size_t size) {
+      Axes axes(size);
+      std::iota(axes.begin(), axes.end(), static_cast<std::int64_t>(from));
       return axes;
     };
-    const std::int64_t batch = count(op.a_batch);
-    // The result has the batch, what is kept of g, and the other's summed axes in their order.
-    const auto part = [&](const Value& other, const Axes& other_batch, const Axes& other_free,
-                          std::int64_t summed_at, const Axes& own_batch, const Axes& own_free,
-                          const Axes& own_contract, const Axes& other_contract) {
-      const op::DotGeneral product{.a_batch = range(0, batch),
-                                   .b_batch = other_batch,
-                                   .a_contract = range(summed_at, count(other_free)),
-                                   .b_contract = other_free};
-      const Value made = graph_.add_one(product, {g, other});
-      Axes sorted = other_contract;
-      std::ranges::sort(sorted);
-      Axes from = own_batch;
-      from.insert(from.end(), own_free.begin(), own_free.end());
-      for (const std::int64_t axis : sorted) {
-        const auto at = std::ranges::find(other_contract, axis) - other_contract.begin();
-        from.push_back(own_contract[static_cast<std::size_t>(at)]);
-      }
-      return transpose(made, inverse(from));
-    };
-    if (wants(0))
-      give(0, part(b, op.b_batch, free_b, batch + count(free_a), op.a_batch, free_a, op.a_contract,
-                   op.b_contract));
-    if (wants(1))
-      give(1, part(a, op.a_batch, free_a, batch, op.b_batch, free_b, op.b_contract, op.a_contract));
-    return true;
+    const op::DotGeneral product{.a_batch = range(0, own.batch.size()),
+                                 .b_batch = other.batch,
+                                 .a_contract = range(first, other.free.size()),
+                                 .b_contract = other.free};
+    const Value made = graph_.add_one(product, {g, other.value});
+    // Its axes are own's batch and free axes, then the other's summed ones in the other's order.
+    Axes axes = own.batch;
+    axes.insert(axes.end(), own.free.begin(), own.free.end());
+    Axes summed = other.contract;
+    std::ranges::sort(summed);
+    for (const std::int64_t axis : summed) {
+      const auto at = std::ranges::find(other.contract, axis) - other.contract.begin();
+      axes.push_back(own.contract[static_cast<std::size_t>(at)]);
+    }
+    return transpose(made, inverse(axes));
   }
 
   Graph& graph_;
