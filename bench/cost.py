@@ -36,7 +36,7 @@ import cost_graphs
 
 LEAST_US = 0.02
 FIELDS = ["program", "threads", "index", "kind", "kernel_threads", "predicted_us", "measured_us",
-          "bound", "flops", "bytes", "shape", "region"]
+          "bound", "flops", "bytes", "shape", "region", "clock_ghz"]
 
 
 def call(options, verb, spec, threads, *more, environment=None):
@@ -91,7 +91,7 @@ def rows_of(options, spec, threads, least, known):
                "kernel_threads": max(k["threads"] for k in predicted["kernels"]),
                "predicted_us": predicted["predicted_ms"] * 1e3,
                "flops": sum(k["flops"] for k in predicted["kernels"]),
-               "region": len(predicted["kernels"])}
+               "region": len(predicted["kernels"]), "clock_ghz": predicted["clock_ghz"]}
     rows = [program]
     for i, kernel in enumerate(predicted["kernels"]):
         rows.append({"index": i, "kind": kernel["name"], "kernel_threads": kernel["threads"],

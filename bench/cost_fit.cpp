@@ -19,6 +19,7 @@
 
 #include "backends/backend.hpp"
 #include "base/error.hpp"
+#include "cost/clock.hpp"
 #include "plan/predict.hpp"
 #include "rlx/import.hpp"
 #include "runtime/compile.hpp"
@@ -32,6 +33,7 @@ using cost::MachineModel;
 struct Program {
   std::string name;
   int threads = 1;
+  double clock_ghz = 0;  ///< when it was measured; 0: unknown
   plan::Plan plan;
   double measured_us = 0;
   std::vector<double> kernels_us;  ///< by step; 0: not measured, or too short to tell
@@ -107,6 +109,8 @@ bool take_measured(Program& program, const std::vector<std::map<std::string, std
     const double us = std::stod(row.at("measured_us"));
     if (index < 0) {
       program.measured_us = us;
+      const auto ghz = row.find("clock_ghz");
+      if (ghz != row.end()) program.clock_ghz = std::stod(ghz->second);
       continue;
     }
     const auto at = static_cast<std::size_t>(index);
@@ -185,6 +189,7 @@ std::vector<Figure> figures() {
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);
+  overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);
   overlap("fetched_together", &Overlap::fetched_together);
   overlap("power", &Overlap::power);
@@ -229,6 +234,9 @@ std::vector<Figure> figures() {
   add("join", &MachineModel::join);
   add("recurrent_step", &MachineModel::recurrent_step);
   add("run", &MachineModel::run);
+  add("barrier", &MachineModel::barrier);
+  add("team", &MachineModel::team);
+  add("member_start", &MachineModel::member_start);
   add("narrow_ns", &MachineModel::narrow_ns);
   add("forgotten", &MachineModel::forgotten);
   for (std::size_t level = 1; level < cost::level_count; ++level) {
@@ -238,6 +246,10 @@ std::vector<Figure> figures() {
                    [level](MachineModel& model) -> double& { return model.first_bytes[level]; }});
   }
   return all;
+}
+
+void predict(Program& program, const MachineModel& model) {
+  plan::predict_times(program.plan, cost::at_clock(model, program.clock_ghz));
 }
 
 /// What is made small: errors of logarithms, none above 1, of kernels and of whole programs.
@@ -252,7 +264,7 @@ double loss_of(std::vector<Program>& programs, const MachineModel& model) {
     for (std::size_t i = worker; i < programs.size(); i += 2) {
       Program& program = programs[i];
       if (program.is_held_out) continue;
-      plan::predict_times(program.plan, model);
+      predict(program, model);
       for (std::size_t step = 0; step < program.plan.steps.size(); ++step) {
         if (program.weights[step] == 0) continue;
         const double q = program.plan.steps[step].predicted_ns * 1e-3 / program.kernels_us[step];
@@ -279,7 +291,7 @@ void report(std::vector<Program>& programs, const MachineModel& model, const cha
       std::vector<double> kernels, whole;
       for (Program& program : programs) {
         if (program.is_held_out != held_out || program.threads != threads) continue;
-        plan::predict_times(program.plan, model);
+        predict(program, model);
         whole.push_back(std::abs(program.plan.predicted_ns * 1e-3 / program.measured_us - 1));
         for (std::size_t step = 0; step < program.plan.steps.size(); ++step) {
           if (program.weights[step] > 0)

@@ -236,6 +236,9 @@ struct Explanation {
   DeviceChoice devices;
   GraphIoProfile static_io, planned_io;
   MemoryReport memory;
+  /// Clock of the CPU's cores that predicted times are for, measured when this was made; 0: they
+  /// are for the one at which the processor's family was measured.
+  double clock_ghz = 0;
   double predicted_ms = 0;
   double planning_ms = 0;  ///< of forming regions
 };

@@ -173,7 +173,6 @@ struct CompileReport {
   int cached_kernels = 0;     ///< taken from the code cache
   int threads = 1;
   int stages = 1;  ///< parts that shapes told by data split the program into
-  double predicted_ms = 0;
 };
 
 /// One kernel's share of profiled runs.

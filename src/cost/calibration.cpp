@@ -82,6 +82,12 @@ Status read_figure(const Json& json, const std::string& name, double& value) {
 
 Status read_model(const Json& json, MachineModel& model) {
   for (const Figure& figure : figures) RLX_TRY(read_figure(json, figure.name, model.*figure.value));
+  model.ghz = 0;  // where there is none, none was known
+  if (const auto ghz = json.find("clock_ghz"); ghz != json.end()) {
+    constexpr double likely = 3;
+    model.ghz = likely;
+    RLX_TRY(read_figure(json, "clock_ghz", model.ghz));
+  }
   for (std::size_t level = 0; level < level_count; ++level) {
     const std::string name(levels[level]);
     RLX_TRY(read_figure(json, "read_" + name + "_gbs", model.read[level]));
@@ -100,6 +106,7 @@ Status read_model(const Json& json, MachineModel& model) {
 Json model_json(const MachineModel& model) {
   Json json;
   for (const Figure& figure : figures) json[figure.name] = model.*figure.value;
+  if (model.ghz > 0) json["clock_ghz"] = model.ghz;
   for (std::size_t level = 0; level < level_count; ++level) {
     const std::string name(levels[level]);
     json["read_" + name + "_gbs"] = model.read[level];

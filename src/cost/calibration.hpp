@@ -17,7 +17,7 @@ struct Calibration::Impl {
 namespace cost {
 
 /// Counted up where figures change their meaning: older files are measured anew.
-inline constexpr int calibration_schema = 2;
+inline constexpr int calibration_schema = 3;
 /// In the cache folder.
 inline constexpr const char* calibration_file = "calibration_cpu.json";
 

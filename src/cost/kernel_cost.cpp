@@ -247,7 +247,7 @@ double lines_ns(const KernelWork& work, double lines,
 }  // namespace
 
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads, double code_line,
-                   double crossing) {
+                   const CrossingTime& crossing) {
   const int workers = static_cast<int>(
       std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(work.items.count(), 1)));
   const double share = work.items.largest_share(workers);
@@ -255,7 +255,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   KernelTime time;
   time.compute = work.compute * share + work.copied;
   time.overhead = model.kernel + overlap.call * model.cycle + work.overhead * share +
-                  work.code_lines * code_line + work.first;
+                  work.code_lines * code_line + work.first + (workers > 1 ? model.member_start : 0);
   double streamed = 0, alone = 0;
   // The instructions that read and write L1 have been counted.
   for (std::size_t level = 1; level < level_count; ++level) {
@@ -283,8 +283,9 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
                   lines_ns(work, work.further_lines, overlap.further_line) +
                   lines_ns(work, work.far_rows, overlap.far_row) + work.crowded) *
                      share +
-                 crossing;
-  alone += crossing * (1 - work.far_beside);
+                 crossing.fetched + crossing.taken;
+  alone += crossing.fetched * (1 - work.far_beside) +
+           crossing.taken * (1 - work.far_beside * overlap.taken_beside);
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +
             time.compute - beside;

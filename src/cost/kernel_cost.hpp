@@ -79,11 +79,19 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
 /// Cache lines of code and of what belongs to it that a call reads at least once, roughly.
 double code_lines_of(const loop::Kernel& kernel);
 
+/// What a worker waits for lines from the caches of others, in ns: that it reads, beside whatever
+/// hides memory, and that it writes.
+struct CrossingTime {
+  double fetched = 0, taken = 0;
+
+  bool is_nothing() const { return fetched == 0 && taken == 0; }
+  CrossingTime operator*(double times) const { return {fetched * times, taken * times}; }
+};
+
 /// The time of that work on `threads` workers, barriers not counted. A line of the program's code
-/// is there after `code_line` ns. `crossing`: ns of one worker that lines from the caches of others
-/// take, beside whatever hides memory.
+/// is there after `code_line` ns.
 KernelTime time_of(const KernelWork& work, const MachineModel& model, int threads,
-                   double code_line = 0, double crossing = 0);
+                   double code_line = 0, const CrossingTime& crossing = {});
 
 /// Barriers that an iteration of a loop costs a team beside those between its steps: before and
 /// behind them.

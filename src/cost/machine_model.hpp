@@ -24,6 +24,8 @@ struct MachineModel {
   codegen::Machine machine;
   Overlap overlap;  ///< of the family, calibrated or not
 
+  /// The clock (`ghz_now`) at which the figures hold; 0: they hold whatever it is.
+  double ghz = 0;
   double cycle = 0.25;         ///< of sustained vector work
   double fma_per_cycle = 2;    ///< multiply-adds of whole registers
   double bf16_per_cycle = 2;   ///< the same of pairs of bf16
@@ -64,6 +66,7 @@ struct MachineModel {
   double loop_trip = 30;      ///< an iteration of a loop of steps
   double barrier = 50;        ///< all workers wait for each other
   double team = 150;          ///< calling and releasing a team of workers
+  double member_start = 0;    ///< until the last member of a team has begun a step behind a barrier
   double run = 30;            ///< a run of a program
   double page_fault = 250;    ///< first touch of 4 KiB
 

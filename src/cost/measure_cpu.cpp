@@ -12,6 +12,7 @@
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
 #include "cost/calibration.hpp"
+#include "cost/clock.hpp"
 #include "cost/measure_kernels.hpp"
 #include "rlx/tensor.hpp"
 
@@ -316,6 +317,7 @@ Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
   RLX_TRY(measurer.make());
   tell("matmuls", 0.3);
   measure_gemms(measurer, impl);
+  impl.model.ghz = ghz_now(target.isa);
   tell("operations", 0.45);
   measure_ops(measurer, ops, impl.model);
   tell("calls", 0.7);

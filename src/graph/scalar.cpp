@@ -20,4 +20,12 @@ std::string_view name_of(ScalarOp op) {
   return names[static_cast<int>(op)];
 }
 
+bool is_softmax_power(const ScalarNode& node, std::span<const ScalarNode> nodes) {
+  if (node.op != ScalarOp::exp || node.dtype != DType::f32) return false;
+  const ScalarNode& difference = nodes[static_cast<std::size_t>(node.a)];
+  if (difference.op != ScalarOp::sub) return false;
+  const ScalarNode& max = nodes[static_cast<std::size_t>(difference.b)];
+  return max.op == ScalarOp::reduce && max.reduce_kind == ReduceKind::max && max.a == difference.a;
+}
+
 }  // namespace rlx

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -110,5 +111,8 @@ struct ScalarNode {
 
   bool operator==(const ScalarNode&) const = default;
 };
+
+/// Whether it is the e^(x - max(x)) of a softmax in f32.
+bool is_softmax_power(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
 }  // namespace rlx

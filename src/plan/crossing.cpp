@@ -17,6 +17,12 @@ struct Owner {
 };
 
 class Owners {
+  static constexpr std::int32_t several = -1;
+  /// What comes from other workers of a piece.
+  struct Touched {
+    Crossing bytes;
+    std::int32_t worker = several;  ///< who fetches it
+  };
   /// Pieces of a period from which on each of them is one worker's.
   static constexpr double fine_period = 3;
 
@@ -122,8 +128,14 @@ class Owners {
       for (std::size_t piece = range.first; piece < range.last; ++piece) {
         const double times = share_from_others(by, owners_[piece], step.threads, share.written);
         if (times == 0) continue;
-        Crossing& sum = crossing_[piece];
-        if (sum.all_read() + sum.all_written() == 0) touched_.push_back(piece);
+        Touched& touched = crossing_[piece];
+        Crossing& sum = touched.bytes;
+        const std::int32_t worker = by.kind == Owner::Kind::one ? by.worker : several;
+        if (sum.all_read() + sum.all_written() == 0) {
+          touched_.push_back(piece);
+          touched.worker = worker;
+        }
+        if (touched.worker != worker) touched.worker = several;
         std::array<double, 2>& parts = share.written ? sum.written : sum.read;
         for (std::size_t level = 0; level < parts.size(); ++level) {
           double& part = parts[level];
@@ -134,15 +146,20 @@ class Owners {
     });
   }
   void sum_up(const Step& step) {
-    Crossing& sum = result_[&step];
+    std::vector<Crossing> workers(static_cast<std::size_t>(step.threads));
     for (const std::size_t piece : touched_) {
-      for (std::size_t level = 0; level < sum.read.size(); ++level) {
-        sum.read[level] += crossing_[piece].read[level];
-        sum.written[level] += crossing_[piece].written[level];
+      Touched& touched = crossing_[piece];
+      if (touched.worker == several) {
+        for (Crossing& worker : workers) worker.add(touched.bytes, 1.0 / step.threads);
+      } else {
+        workers[static_cast<std::size_t>(touched.worker)].add(touched.bytes, 1);
       }
-      crossing_[piece] = {};
+      touched = {};
     }
     touched_.clear();
+    result_[&step] = *std::max_element(workers.begin(), workers.end(), [](auto& a, auto& b) {
+      return a.all_read() + a.all_written() < b.all_read() + b.all_written();
+    });
   }
 
   void take(const Pieces::Range& range, const Owner& by, bool written) {
@@ -206,7 +223,7 @@ class Owners {
   const Whereabouts& where_;
   const SharesOf& shares_of_;
   std::vector<Owner> owners_;
-  std::vector<Crossing> crossing_;    ///< by piece, of the step at hand
+  std::vector<Touched> crossing_;     ///< by piece, of the step at hand
   std::vector<std::size_t> touched_;  ///< pieces with some
   std::map<const Step*, Crossing> result_;
 };

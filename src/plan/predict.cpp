@@ -111,8 +111,8 @@ class Predictor {
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;
     for (const Step& step : plan_.steps) {
-      const double moved = crossing_ns(step, step.threads);
-      talk += shown_ns(step, step.threads, caution_of_bytes * moved) -
+      const cost::CrossingTime moved = crossing_time(step);
+      talk += shown_ns(step, step.threads, moved * caution_of_bytes) -
               shown_ns(step, step.threads, moved) +
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
@@ -161,11 +161,11 @@ class Predictor {
         for (std::size_t before = 0; before < 2; ++before) {
           const bool talks = i > 0 && (before == 1 || state == 1);
           const double wait = talks ? model_.barrier : 0;
-          const double moved = !talks               ? 0
-                               : before + state < 2 ? turn_ns(steps[i], state == 1)
-                                                    : crossing_ns(steps[i], shared[i]);
+          const cost::CrossingTime moved = !talks               ? cost::CrossingTime()
+                                           : before + state < 2 ? turn_time(steps[i], state == 1)
+                                                                : crossing_time(steps[i]);
           const double shown =
-              shown_ns(steps[i], state == 1 ? shared[i] : 1, caution_of_bytes * moved);
+              shown_ns(steps[i], state == 1 ? shared[i] : 1, moved * caution_of_bytes);
           const double total = cost[before] + own + caution_of_calls * wait + shown;
           // Also where nothing is known of a machine and no time is a number.
           if (!(total < next[state])) continue;
@@ -193,51 +193,52 @@ class Predictor {
         set_time(step, loop_time(loop_of(step)));
         continue;
       }
-      set_time(step, time_of(step, step.threads, crossing_ns(step, step.threads)));
+      set_time(step, time_of(step, step.threads, crossing_time(step)));
     }
   }
 
   /// Of a step that is no loop, on that many threads, or as many as it can use; `crossing` ns of
   /// them for what lies in the caches of others.
-  cost::KernelTime time_of(const Step& step, int threads, double crossing) {
+  cost::KernelTime time_of(const Step& step, int threads, const cost::CrossingTime& crossing) {
     const Times& times = times_of(step);
     threads = std::min(threads, static_cast<int>(times.size()));
-    if (crossing == 0 || step.kind != Step::Kind::kernel)
+    if (crossing.is_nothing() || step.kind != Step::Kind::kernel)
       return times[static_cast<std::size_t>(threads - 1)];
     return cost::time_of(work(step, threads == 1 ? where_.data : where_.data_of_team), model_,
                          threads, code_line(step), crossing);
   }
   /// What so much crossing adds to a step's time.
-  double shown_ns(const Step& step, int threads, double crossing) {
-    if (crossing == 0) return 0;
-    return time_of(step, threads, crossing).ns - time_of(step, threads, 0).ns;
+  double shown_ns(const Step& step, int threads, const cost::CrossingTime& crossing) {
+    if (crossing.is_nothing()) return 0;
+    return time_of(step, threads, crossing).ns - time_of(step, threads, {}).ns;
   }
 
   /// What it costs that data lies in the other workers' caches. `loads_apart`, `stores_apart`: of
   /// the lines that are read, and written, those of more streams than are fetched ahead.
-  double crossing_ns(const Crossing& crossing, int threads, double loads_apart = 0,
-                     double stores_apart = 0) const {
+  cost::CrossingTime crossing_time(const Crossing& crossing, double loads_apart = 0,
+                                   double stores_apart = 0) const {
     const cost::Overlap& overlap = model_.overlap;
     const double fetched = overlap.fetched * (1 - overlap.fetched_together * loads_apart);
     const double taken = overlap.taken * (1 + overlap.taken_apart * stores_apart);
-    double ns = 0;
-    for (std::size_t level = 0; level < model_.other_core.size(); ++level)
-      ns += (fetched * crossing.read[level] + taken * crossing.written[level]) /
-            model_.other_core[level];
-    return ns / threads;
+    cost::CrossingTime time;
+    for (std::size_t level = 0; level < model_.other_core.size(); ++level) {
+      time.fetched += fetched * crossing.read[level] / model_.other_core[level];
+      time.taken += taken * crossing.written[level] / model_.other_core[level];
+    }
+    return time;
   }
   /// The same of a step of the plan as it is.
-  double crossing_ns(const Step& step, int threads) {
+  cost::CrossingTime crossing_time(const Step& step) {
     const auto known = crossings_.find(&step);
-    if (known == crossings_.end()) return 0;
-    if (step.kind != Step::Kind::kernel) return crossing_ns(known->second, threads);
+    if (known == crossings_.end()) return {};
+    if (step.kind != Step::Kind::kernel) return crossing_time(known->second);
     const cost::KernelWork& own = work(step, where_.data);
-    return crossing_ns(known->second, threads, own.loads_apart, own.stores_apart);
+    return crossing_time(known->second, own.loads_apart, own.stores_apart);
   }
   /// About the same where either the step before or this one runs on one worker, who has the part
   /// of the others or leaves them theirs.
-  double turn_ns(const Step& step, bool shared) const {
-    if (step.kind != Step::Kind::kernel) return 0;
+  cost::CrossingTime turn_time(const Step& step, bool shared) const {
+    if (step.kind != Step::Kind::kernel) return {};
     double bytes = 0;
     const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
@@ -247,10 +248,12 @@ class Predictor {
     }
     // The rest lies in the caches that all share.
     const auto near = near_bytes_.find(&step);
-    if (near == near_bytes_.end()) return 0;
+    if (near == near_bytes_.end()) return {};
     const auto [of_l1, of_l2] = near->second;
-    const double part = std::min(1.0, bytes / std::max(of_l1 + of_l2, 1.0)) * (1 - 1.0 / most_);
-    return crossing_ns({.read = {of_l1 * part, of_l2 * part}}, shared ? most_ : 1);
+    // One worker fetches what all others have, or each of them its part.
+    const double part = std::min(1.0, bytes / std::max(of_l1 + of_l2, 1.0)) *
+                        (shared ? 1.0 / most_ : 1 - 1.0 / most_);
+    return crossing_time({.read = {of_l1 * part, of_l2 * part}});
   }
 
   Times times_of(const Step& step, Mode mode) {

@@ -28,13 +28,20 @@ struct Whereabouts {
 Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
                         int workers = 1, const cost::Elsewhere& elsewhere = {});
 
-/// Bytes that the members of a team find in the caches of each other when a step starts.
+/// Bytes that a member of a team finds in the caches of the others when a step starts: of the one
+/// that finds most.
 struct Crossing {
-  /// Of all members together, by the level (L1, L2) that holds them.
+  /// By the level (L1, L2) that holds them.
   std::array<double, 2> read{}, written{};
 
   double all_read() const { return read[0] + read[1]; }
   double all_written() const { return written[0] + written[1]; }
+  void add(const Crossing& other, double times) {
+    for (std::size_t level = 0; level < read.size(); ++level) {
+      read[level] += times * other.read[level];
+      written[level] += times * other.written[level];
+    }
+  }
 };
 
 /// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again

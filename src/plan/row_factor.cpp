@@ -6,15 +6,6 @@ namespace {
 
 std::size_t at(ScalarId id) { return static_cast<std::size_t>(id); }
 
-/// exp(x - max(x)).
-bool is_power(const std::vector<ScalarNode>& nodes, ScalarId id) {
-  const ScalarNode& node = nodes[at(id)];
-  if (node.op != ScalarOp::exp || nodes[at(node.a)].op != ScalarOp::sub) return false;
-  const ScalarNode& difference = nodes[at(node.a)];
-  const ScalarNode& max = nodes[at(difference.b)];
-  return max.op == ScalarOp::reduce && max.reduce_kind == ReduceKind::max && max.a == difference.a;
-}
-
 /// 1 / sum, where sums are of whole rows.
 bool is_factor(const std::vector<ScalarNode>& nodes, ScalarId id) {
   const ScalarNode& node = nodes[at(id)];
@@ -53,7 +44,7 @@ std::optional<RowFactor> find_row_factor(const loop::Chain& chain, bool exact) {
     if (epilogue.op == ScalarOp::accumulator && epilogue.dtype != DType::f32) return std::nullopt;
   }
   for (const auto& [powers, factor] : {std::pair{node.a, node.b}, std::pair{node.b, node.a}}) {
-    if (is_power(rows.nodes, powers) && is_factor(rows.nodes, factor))
+    if (is_softmax_power(rows.nodes[at(powers)], rows.nodes) && is_factor(rows.nodes, factor))
       return RowFactor{powers, factor, rounded};
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include "plan/plan_io.hpp"
 #include "rlx/cost.hpp"
 #include "runtime/compiled_graph.hpp"
+#include "runtime/current_clock.hpp"
 
 namespace rlx {
 namespace {
@@ -111,8 +112,8 @@ void append(std::vector<T>& to, const std::vector<T>& more) {
 }
 
 /// Kernels and buffers behind those of the parts before. Parts keep their memory to themselves.
-void add_part(const StaticProgram& program, Explanation& all) {
-  const plan::Plan& plan = program.executable->plan();
+void add_part(const StaticProgram& program, const CurrentClock& clock, Explanation& all) {
+  const plan::Plan plan = clock.timed(program.executable->plan());
   const auto first_buffer = static_cast<int>(all.buffers.size());
   const auto first_kernel = static_cast<int>(all.kernels.size());
   for (const plan::BufferPlan& buffer : plan.buffers) {
@@ -157,7 +158,9 @@ Result<Explanation> CompiledGraph::explain() const {
   if (impl_->bound) parts = {&*impl_->bound};
   else parts = impl_->last_stage->programs();
   Explanation explanation;
-  for (const StaticProgram* part : parts) add_part(*part, explanation);
+  const CurrentClock clock(impl_->backend->model());
+  explanation.clock_ghz = clock.ghz();
+  for (const StaticProgram* part : parts) add_part(*part, clock, explanation);
   if (impl_->session->choice) {
     explanation.devices = *impl_->session->choice;
   } else {

@@ -59,6 +59,13 @@ std::string key_of(const std::string& layer, const std::vector<passes::Convoluti
   return form == 0 ? layer : layer + forms[form].what;
 }
 
+/// What it takes, with what a run must win for it.
+double price(const passes::ConvolutionForm& form, double ns) { return ns + form.worth_ns; }
+/// The same where it is to take the place of another form.
+double price_with_gain(const passes::ConvolutionForm& form, double ns) {
+  return price(form, ns) + ns * (least_gain - 1);
+}
+
 }  // namespace
 
 FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole)
@@ -72,33 +79,34 @@ FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const 
 }
 
 Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form,
-                                                const cost::Elsewhere& others) const try {
+                                                const cost::Elsewhere& others, int threads) const
+    try {
   RLX_ASSIGN(const Graph graph, form.graph());
-  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads_, others));
+  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads, others));
   return Planned{ns, profile_graph_io(graph), weight_bytes(graph)};
 } catch (...) {
   return error_in_flight();
 }
 
-Status FormChoice::plan(std::span<const passes::FormQuestion> questions,
-                        const std::vector<Layer>& layers) {
+Status FormChoice::plan(Questions asked, const std::vector<Layer>& layers, int threads) {
   struct Work {
     const passes::ConvolutionForm* form;
     const Layer* layer;
     Result<Planned>* result;
   };
   std::vector<Work> work;
-  for (std::size_t i = 0; i < questions.size(); ++i) {
-    const auto& forms = questions[i].forms;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto& forms = asked[i].forms;
     for (std::size_t k = 0; k < forms.size(); ++k) {
-      const auto [known, is_new] = known_.try_emplace(key_of(layers[i].text, forms, k), Planned{});
+      const auto [known, is_new] =
+          known_.try_emplace({threads, key_of(layers[i].text, forms, k)}, Planned{});
       if (is_new) work.push_back({&forms[k], &layers[i], &known->second});
     }
   }
   std::atomic<std::size_t> next = 0;
   backend_.run_lanes(backend_.lanes(), [&](int) {
     for (std::size_t i = next++; i < work.size(); i = next++)
-      *work[i].result = planned(*work[i].form, work[i].layer->others);
+      *work[i].result = planned(*work[i].form, work[i].layer->others, threads);
   });
   for (const Work& done : work) {
     if (!done.result->ok() && done.result->error().kind == ErrorKind::out_of_memory)
@@ -107,15 +115,57 @@ Status FormChoice::plan(std::span<const passes::FormQuestion> questions,
   return {};
 }
 
-std::vector<std::size_t> FormChoice::fastest(const Graph& graph,
-                                             std::span<const passes::FormQuestion> questions) {
-  std::vector<Layer> layers;
-  for (const passes::FormQuestion& question : questions) layers.push_back(layer(question));
-  if (Status status = plan(questions, layers); !status.ok()) throw Exception(status.error());
+const Result<FormChoice::Planned>& FormChoice::known(
+    const Layer& layer, const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
+    int threads) const {
+  return known_.at({threads, key_of(layer.text, forms, form)});
+}
+
+std::vector<std::size_t> FormChoice::fastest_on(Questions asked, const std::vector<Layer>& layers,
+                                                int threads) {
+  if (Status status = plan(asked, layers, threads); !status.ok()) throw Exception(status.error());
   std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < questions.size(); ++i)
-    chosen.push_back(fastest(graph.nodes()[static_cast<std::size_t>(questions[i].node)],
-                             questions[i].forms, layers[i].text));
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto& forms = asked[i].forms;
+    std::size_t best = 0;
+    const Result<Planned>& direct = known(layers[i], forms, 0, threads);
+    double least = direct.ok() ? price(forms[0], direct->ns) : 0;
+    for (std::size_t k = 1; k < forms.size(); ++k) {
+      const Result<Planned>& form = known(layers[i], forms, k, threads);
+      if (!form.ok() || price_with_gain(forms[k], form->ns) >= least) continue;
+      best = k;
+      least = price(forms[k], form->ns);
+    }
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers,
+                            const std::vector<std::size_t>& forms) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads_);
+    if (form.ok()) sum += form->ns;
+  }
+  return sum;
+}
+
+std::vector<std::size_t> FormChoice::fastest(const Graph& graph, Questions asked) {
+  std::vector<Layer> layers;
+  for (const passes::FormQuestion& question : asked) layers.push_back(layer(question));
+  std::vector<std::size_t> chosen = fastest_on(asked, layers, threads_);
+  // What work is shared out for may take as long alone in another form, with no team to call and no
+  // bytes to fetch from other cores: where programs are short, that form is asked for as well.
+  constexpr double short_ns = 300e3;
+  const double shared_ns = total_ns(asked, layers, chosen);
+  if (threads_ != 1 && backend_.lanes() > 1 && shared_ns < short_ns) {
+    std::vector<std::size_t> alone = fastest_on(asked, layers, 1);
+    if (total_ns(asked, layers, alone) < shared_ns) chosen = std::move(alone);
+  }
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,
+                       layers[i], chosen[i]);
   return chosen;
 }
 
@@ -128,33 +178,24 @@ void FormChoice::claim_memory() {
                    form_bytes_ * 1e-6, direct_bytes_ * 1e-6)});
 }
 
-std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                                const std::string& layer) {
-  const auto planned = [&](std::size_t i) -> const Result<Planned>& {
-    return known_.at(key_of(layer, forms, i));
-  };
-  const Result<Planned>& direct = planned(0);
+std::size_t FormChoice::record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
+                               const Layer& layer, std::size_t best) {
+  const Result<Planned>& direct = known(layer, forms, 0, threads_);
   if (!direct.ok()) return 0;
-  const double weights = direct->weight_bytes;
-  const auto predicted = [&](std::size_t i) { return planned(i)->ns; };
-  // With what a run must win for the form.
-  const auto price = [&](std::size_t i) { return predicted(i) + forms[i].worth_ns; };
-  std::size_t best = 0;
-  std::string times = fmt::format("{:.1f} us {}", predicted(0) * 1e-3, forms[0].what);
+  std::string times = fmt::format("{:.1f} us {}", direct->ns * 1e-3, forms[0].what);
   std::vector<FusionQuestion> asked(forms.size());
   const int number = asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
-    if (!planned(i).ok()) continue;
-    const double time = predicted(i);
-    const double with_gain = price(i) + time * (least_gain - 1);
+    const Result<Planned>& form = known(layer, forms, i, threads_);
+    if (!form.ok()) continue;
+    const double with_gain = price_with_gain(forms[i], form->ns);
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
                 .before = direct->io,
-                .after = planned(i)->io,
+                .after = form->io,
                 .work_added_ns = with_gain,
-                .score_ns = predicted(0) - with_gain};
-    times += fmt::format(", {:.1f} us {}", time * 1e-3, forms[i].what);
-    if (with_gain < price(best)) best = i;
+                .score_ns = direct->ns - with_gain};
+    times += fmt::format(", {:.1f} us {}", form->ns * 1e-3, forms[i].what);
   }
   for (std::size_t i = forms.size(); i-- > 1;) {
     if (!asked[i].what.empty() && answer_to(asked[i].what, given_, false)) best = i;
@@ -167,8 +208,8 @@ std::size_t FormChoice::fastest(const Node& node, const std::vector<passes::Conv
   }
   if (!forms[best].price.empty()) times += "; " + forms[best].price;
   if (forms[best].weights > 1) {
-    direct_bytes_ += weights;
-    form_bytes_ += weights * forms[best].weights;
+    direct_bytes_ += direct->weight_bytes;
+    form_bytes_ += direct->weight_bytes * forms[best].weights;
     times += fmt::format("; weights {:.1f} times as large", forms[best].weights);
   }
   claims.push_back({std::string(node.op.name()), node.origin, best > 0,

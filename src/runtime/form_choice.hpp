@@ -43,19 +43,31 @@ class FormChoice {
     cost::Elsewhere others;
   };
   Layer layer(const passes::FormQuestion& question) const;
-  Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others) const;
-  /// Plans what is not known yet, side by side.
-  Status plan(std::span<const passes::FormQuestion> questions, const std::vector<Layer>& layers);
-  std::size_t fastest(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                      const std::string& layer);
+  using Questions = std::span<const passes::FormQuestion>;
+  Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,
+                          int threads) const;
+  /// Plans for so many threads what is not known yet, side by side.
+  Status plan(Questions asked, const std::vector<Layer>& layers, int threads);
+  const Result<Planned>& known(const Layer& layer,
+                               const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
+                               int threads) const;
+  /// The fastest form on so many threads, by question.
+  std::vector<std::size_t> fastest_on(Questions asked, const std::vector<Layer>& layers,
+                                      int threads);
+  /// What these forms take together on all threads.
+  double total_ns(Questions asked, const std::vector<Layer>& layers,
+                  const std::vector<std::size_t>& forms) const;
+  /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
+  std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
+                     const Layer& layer, std::size_t best);
 
   Backend& backend_;
   const int threads_;
   const GivenAnswers& given_;
   const cost::Elsewhere whole_;  ///< what a run of the program does
-  /// By the layer's text and the form. Networks repeat their layers: each different one is planned
-  /// once.
-  std::map<std::string, Result<Planned>> known_;
+  /// By threads, and the layer's text and the form. Networks repeat their layers: each different
+  /// one is planned once.
+  std::map<std::pair<int, std::string>, Result<Planned>> known_;
   double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
   int asked_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "codegen/machine.hpp"
 #include "cost/kernel_cost.hpp"
 #include "runtime/compiled_graph.hpp"
+#include "runtime/current_clock.hpp"
 
 namespace rlx {
 namespace {
@@ -51,7 +52,7 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
   }
   RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
   std::vector<KernelProfile> profiles;
-  const plan::Plan& plan = program->executable->plan();
+  const plan::Plan plan = CurrentClock(impl_->backend->model()).timed(program->executable->plan());
   RLX_ASSIGN(const codegen::Target target, codegen::host_target());
   const codegen::Machine machine = codegen::machine_of(target);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "rlx/cost.hpp"
 #include "tools/allocation_count.hpp"
 #include "tools/answers.hpp"
 #include "tools/clock.hpp"
@@ -142,7 +143,7 @@ double rounded(double value, int digits) {
 }
 
 Json figures(const BenchOptions& options, const PreparedModel& model, const CompiledGraph& program,
-             double compile_ms, double first_run_ms, const Samples& samples) {
+             double compile_ms, double first_run_ms, double predicted_ms, const Samples& samples) {
   const CompileReport& report = program.report();
   const MemoryReport memory = program.query_memory();
   Json json{{"model", options.model},
@@ -162,7 +163,7 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"arena_bytes", memory.arena_bytes},
             {"arena_lower_bound_bytes", memory.arena_lower_bound_bytes},
             {"peak_rss_bytes", peak_rss_bytes()},
-            {"predicted_ms", rounded(report.predicted_ms, 5)},
+            {"predicted_ms", rounded(predicted_ms, 5)},
             {"others", rounded(samples.others, 3)}};
   if (samples.allocations_per_run) json["allocations_per_run"] = *samples.allocations_per_run;
   return json;
@@ -194,7 +195,9 @@ Result<int> bench_verb(const BenchOptions& options) {
   RLX_TRY(runner.first_run());
   const double first_run_ms = milliseconds_since(begin);
   RLX_ASSIGN(const Samples samples, quiet_sample(runner, options));
-  Json json = figures(options, model, program, compile_ms, first_run_ms, samples);
+  RLX_ASSIGN(const Explanation plan, program.explain());
+  Json json =
+      figures(options, model, program, compile_ms, first_run_ms, plan.predicted_ms, samples);
   std::vector<KernelProfile> kernels;
   if (options.profile || !options.roofline.empty()) {
     RLX_TRY(

@@ -125,9 +125,13 @@ void add_track(const Report& report, int track, const char* name, bool measured,
 
 std::string explain_json(const Report& report) {
   const Explanation& plan = report.plan;
-  Json json = {{"model", report.model},        {"device", name_of(plan.devices.device)},
-               {"device_name", report.device}, {"device_reason", plan.devices.reason},
-               {"notes", report.notes},        {"predicted_ms", plan.predicted_ms}};
+  Json json = {{"model", report.model},
+               {"device", name_of(plan.devices.device)},
+               {"device_name", report.device},
+               {"device_reason", plan.devices.reason},
+               {"notes", report.notes},
+               {"clock_ghz", plan.clock_ghz},
+               {"predicted_ms", plan.predicted_ms}};
   if (report.measured_ms >= 0) json["measured_ms"] = report.measured_ms;
   json["planning_ms"] = plan.planning_ms;
   json["graph_io"] = profile_json(plan.static_io);

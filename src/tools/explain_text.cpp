@@ -73,6 +73,8 @@ std::string explain_text(const Report& report) {
                       report.measured_ms < 0
                           ? ""
                           : fmt::format(", measured {}", time_text(report.measured_ms * 1e3)));
+  if (plan.clock_ghz > 0)
+    text += fmt::format("predicted for the clock of now, {:.2f} GHz\n", plan.clock_ghz);
   text += fmt::format("graph: {}\nplan:  {}\n", profile_text(plan.static_io),
                       profile_text(plan.planned_io));
   const auto bytes = [](std::int64_t value) { return size_text(static_cast<double>(value)); };

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/clock.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
 
@@ -186,10 +187,24 @@ TEST(KernelCost, CrossingWaitsBesideTheInstructions) {
   const KernelWork product = work_of(gemm_kernel(256, 256, 256, f32, zen5_target), {}, model);
   const double ns = time_of(product, model, 2).ns;
   constexpr double crossing = 1000;
-  EXPECT_GT(time_of(product, model, 2, 0, crossing).ns, ns);
-  EXPECT_LT(time_of(product, model, 2, 0, crossing).ns, ns + 0.6 * crossing);
+  const auto with = [&](const KernelWork& work, const CrossingTime& time) {
+    return time_of(work, model, 2, 0, time).ns;
+  };
+  EXPECT_GT(with(product, {.fetched = crossing}), ns);
+  EXPECT_LT(with(product, {.fetched = crossing}), ns + 0.6 * crossing);
   const KernelWork copy = work_of(copy_kernel(256, 512, 512), {}, model);
-  EXPECT_GT(time_of(copy, model, 2, 0, 10 * crossing).ns, 9 * crossing);
+  EXPECT_GT(with(copy, {.fetched = 10 * crossing}), 9 * crossing);
+}
+
+TEST(KernelCost, InstructionsHideLessOfWhatIsTakenToBeWritten) {
+  MachineModel model = model_of_rapids(true);
+  model.overlap.taken_beside = 0.5;
+  const KernelWork series = work_of(op_kernel(ScalarOp::exp, 8, 2048), {}, model);
+  const double ns = time_of(series, model, 2).ns, crossing = 0.2 * ns;
+  const double fetched = time_of(series, model, 2, 0, {.fetched = crossing}).ns - ns;
+  const double taken = time_of(series, model, 2, 0, {.taken = crossing}).ns - ns;
+  EXPECT_LT(fetched, 0.5 * crossing);
+  EXPECT_GT(taken, 0.5 * crossing);
 }
 
 TEST(KernelCost, PlacesThatSeveralAccessesReachAreReadOnce) {
@@ -231,6 +246,32 @@ TEST(KernelCost, FartherCodeAndFirstBytesNeverTakeLess) {
     const double ns = time_of(far, model, 1).ns;
     EXPECT_GT(ns, before);
     before = ns;
+  }
+}
+
+TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
+  const MachineModel model = model_of_rapids(true);
+  ASSERT_GT(model.ghz, 0);
+  const MachineModel half = at_clock(model, model.ghz / 2);
+  EXPECT_DOUBLE_EQ(half.ghz, model.ghz / 2);
+  const loop::Kernel series = op_kernel(ScalarOp::exp, 8, 2048);
+  const double slower = predict(series, {}, half, 1).ns / predict(series, {}, model, 1).ns;
+  EXPECT_NEAR(slower, 2, 0.1);
+  // Memory keeps its pace.
+  const loop::Kernel stream = read_kernel(1 << 14, 2048);
+  const double as_slow = predict(stream, {}, half, 1).ns / predict(stream, {}, model, 1).ns;
+  EXPECT_NEAR(as_slow, 1, 0.1);
+  // An unknown clock moves nothing.
+  EXPECT_EQ(predict(series, {}, at_clock(model, 0), 1).ns, predict(series, {}, model, 1).ns);
+  const MachineModel zen = model_of_zen5();
+  EXPECT_EQ(predict(series, {}, at_clock(zen, 1), 1).ns, predict(series, {}, zen, 1).ns);
+}
+
+TEST(KernelCost, ClocksAreMeasuredWhereThereAreRegistersForIt) {
+  EXPECT_EQ(ghz_now(codegen::Isa::portable), 0);
+  const codegen::Isa isa = codegen::host_target().value().isa;
+  if (isa == codegen::Isa::avx512 || isa == codegen::Isa::avx2) {
+    EXPECT_GT(ghz_now(isa), 0);
   }
 }
 

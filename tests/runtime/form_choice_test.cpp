@@ -21,10 +21,12 @@ class CountingBackend final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const CompileRequest&) override {
     return Error{ErrorKind::not_available, "It compiles nothing."};
   }
-  Result<double> predicted_ns(const Graph& graph, int, const cost::Elsewhere&) const override {
+  Result<double> predicted_ns(const Graph& graph, int threads,
+                              const cost::Elsewhere&) const override {
     ++predictions;
     if (graph.nodes().size() == fails_at) return failure;
-    return 1000.0 * static_cast<double>(graph.nodes().size());
+    const double ns = 1000.0 * static_cast<double>(graph.nodes().size());
+    return threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns;
   }
   int lanes() const override { return 2; }
   void run_lanes(int, const std::function<void(int)>& body) override {
@@ -35,6 +37,7 @@ class CountingBackend final : public Backend {
 
   mutable std::atomic<int> predictions = 0;
   std::size_t fails_at = 0;
+  std::size_t shared_from = 1000;  ///< nodes that two threads do in half of the time
   Error failure{ErrorKind::unsupported, "It cannot be planned."};
 };
 
@@ -94,6 +97,24 @@ TEST(FormChoice, LeavesOutWhatCannotBePlanned) {
   backend.failure = Error{ErrorKind::out_of_memory, "There is no memory."};
   FormChoice starved(backend, 1, none_given, whole);
   EXPECT_THROW(starved.fastest(whole, questions), Exception);
+}
+
+TEST(FormChoice, TakesWhatOneThreadDoesSoonerThanTwo) {
+  CountingBackend backend;
+  backend.shared_from = 20;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  // 20 nodes take 10 us on two threads, which 10 nodes do not gain a tenth over, but 20 us on one.
+  const std::vector<passes::FormQuestion> questions{question(8, {19, 9}, made)};
+  EXPECT_EQ(FormChoice(backend, 1, none_given, whole).fastest(whole, questions),
+            (std::vector<std::size_t>{1}));
+  EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, questions),
+            (std::vector<std::size_t>{0}));
+  // 8 us are less than 8.5.
+  const std::vector<passes::FormQuestion> closer{question(8, {16, 7}, made)};
+  backend.shared_from = 17;
+  EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, closer),
+            (std::vector<std::size_t>{1}));
 }
 
 }  // namespace

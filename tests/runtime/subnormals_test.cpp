@@ -1,6 +1,7 @@
 // Subnormal numbers are kept, unless they are to be flushed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -64,6 +65,29 @@ TEST(Subnormals, are_kept_or_flushed_by_all_workers) {
       CompiledGraph program = session.compile(graph, options).value();
       for (const float value : largest(program, rows)) EXPECT_EQ(value == 0, flush);
     }
+  }
+}
+
+/// What a softmax makes of that below the largest of a row.
+float share_of(float below, std::int64_t length) {
+  Graph graph;
+  graph.output("y", softmax(graph.input("x", f32, {1, length}), {.axis = 1}));
+  CompiledGraph program = Session(Device::cpu).compile(graph, {}).value();
+  Tensor x(f32, {1, length});
+  auto* values = reinterpret_cast<float*>(x.mutable_data());
+  std::fill(values, values + length, below);
+  values[0] = 0;
+  const Outputs outputs = program.run({{"x", x}}).value();
+  return outputs[0].as<float>()[static_cast<std::size_t>(length) - 1];
+}
+
+TEST(Subnormals, powers_of_a_softmax_are_normal_numbers_or_zero) {
+  for (const std::int64_t length : {2, 5, 16, 50}) {
+    SCOPED_TRACE(length);
+    EXPECT_NEAR(share_of(-87.3F, length) / std::exp(-87.3F), 1, 1e-4);
+    for (const float below : {-87.4F, -90.0F, -103.0F, -1000.0F, -INFINITY})
+      EXPECT_EQ(share_of(below, length), 0) << below;
+    EXPECT_TRUE(std::isnan(share_of(NAN, length)));
   }
 }
 

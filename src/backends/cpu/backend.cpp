@@ -118,7 +118,6 @@ class CpuBackend final : public Backend {
       request.report->generated_kernels = static_cast<int>(after.generated - before.generated);
       request.report->cached_kernels = static_cast<int>(after.cached - before.cached);
       request.report->threads = program->threads;
-      request.report->predicted_ms = program->plan.predicted_ns * 1e-6;
     }
     if (request.saved) {
       std::vector<std::shared_ptr<const std::byte>> bytes;

@@ -163,7 +163,8 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
   emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask);
 }
 
-llvm::Value* PointExpression::one_plus_curve(const ScalarNode& node) {
+llvm::Value* PointExpression::in_one_go(const ScalarNode& node) {
+  if (is_softmax_power(node, nodes_)) return emit_normal_exp(emitter_, value(node.a));
   const ScalarId known = emitter_.machine.fma ? curve_beside_one(node, nodes_) : -1;
   if (known < 0 || values_[known]) return nullptr;
   const ScalarNode& curve = nodes_[known];
@@ -192,7 +193,7 @@ llvm::Value* PointExpression::value(ScalarId id) {
       break;
     }
     default: {
-      known = one_plus_curve(node);
+      known = in_one_go(node);
       if (known) break;
       llvm::Value* a = value(node.a);
       llvm::Value* b = node.b >= 0 ? value(node.b) : nullptr;

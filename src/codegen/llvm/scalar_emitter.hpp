@@ -109,9 +109,9 @@ class PointExpression {
   Place place(const loop::Access& access, const PartialAddress& address);
   llvm::Value* safe_pointer(const Place& place, const loop::Access& access);
   llvm::Value* guard_holds(const loop::Guard& guard);
-  /// The value of a node 1 + erf(x), 1 + tanh(x) or 1 + e^x where the curve is not known yet; else
-  /// null.
-  llvm::Value* one_plus_curve(const ScalarNode& node);
+  /// The value of a node 1 + erf(x), 1 + tanh(x) or 1 + e^x where the curve is not known yet, and
+  /// of a softmax's power; else null.
+  llvm::Value* in_one_go(const ScalarNode& node);
   llvm::Value* indirect_offset(const loop::Indirect& indirect);
   llvm::Value* load(const ScalarNode& node);
   /// Guard and the point's mask together, for an access that touches every lane.

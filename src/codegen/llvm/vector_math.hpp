@@ -17,6 +17,10 @@ llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* x);
 /// 1 + e^x in f32 with fused multiply-adds, as sigmoids want it: within 2 ulp.
 llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x);
 
+/// e^x in f32, 0 where that is no normal number, as a softmax wants it beside 1: subnormal numbers
+/// take some processors a hundred times as long.
+llvm::Value* emit_normal_exp(Emitter& emitter, llvm::Value* x);
+
 /// pow, atan2, rem (C fmod, exact) and mod (sign of the divisor).
 llvm::Value* emit_binary_math(Emitter& emitter, ScalarOp op, llvm::Value* a, llvm::Value* b);
 

@@ -35,22 +35,27 @@ Real expm1_of_rest(Real r) { return fma(r * r, exp_tail(r), r); }
 /// e^x = 2^n e^r for n in steps of 1/32, whose powers are looked up; e^r = 1 + r p(r) on [-ln2/64,
 /// ln2/64].
 Real exp_by_steps(Real x, std::initializer_list<double> p) {
-  const Real limited = at_least(at_most(x, 89), -104);
-  const Stepped s = nearest_step(limited, log2_e);
-  const Real r = fma(-s.n.real, ln2_low, fma(-s.n.real, ln2_high, limited));
+  const Stepped s = nearest_step(x, log2_e);
+  const Real r = fma(-s.n.real, ln2_low, fma(-s.n.real, ln2_high, x));
   return scale(fma(s.power, r * polynomial(r, p), s.power), s.n);
 }
 
-Real exp(Real x) {
+/// Where it is neither 0 nor infinite, and at the first numbers where it is.
+Real limited_for_exp(Real x) { return at_least(at_most(x, 89), -104); }
+
+/// e^x of what is limited.
+Real limited_exp(Real x) {
   if (has_lookups(x)) return exp_by_steps(x, {1.0, 0.500004049, 0.166668049});
-  const Halved h = take_ln2(at_least(at_most(x, 89), -104));
+  const Halved h = take_ln2(x);
   return scale(expm1_of_rest(h.rest) + 1.0, h.n);
 }
+
+Real exp(Real x) { return limited_exp(limited_for_exp(x)); }
 
 /// 1 + e^x = 1 + 2^(n-1) (2 e^r): what is too small for a normal power of two is lost beside 1, and
 /// only the sum becomes infinite. Beside it one term less does, within 1e-7.
 Real one_plus_exp(Real x) {
-  if (has_lookups(x)) return exp_by_steps(x, {1.00001466, 0.500004601}) + 1.0;
+  if (has_lookups(x)) return exp_by_steps(limited_for_exp(x), {1.00001466, 0.500004601}) + 1.0;
   // The low bits of the rounded sum are n - 1 as an exponent.
   constexpr double rounder = 0x1.8p23 + 126;
   const Real limited = at_least(at_most(x, 89), -86);
@@ -267,6 +272,12 @@ llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* value) {
 
 llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x) {
   return one_plus_exp({&emitter, x}).value;
+}
+
+llvm::Value* emit_normal_exp(Emitter& emitter, llvm::Value* value) {
+  constexpr double least = -87.336;  // e^x is at least 2^-126
+  const Real x{&emitter, value};
+  return select(x < least, 0.0, limited_exp(at_least(x, least))).value;
 }
 
 Real emit_unary_f32(ScalarOp op, Real x) {

@@ -1,0 +1,34 @@
+// Predictions for the clock that the processor runs at now. What is decided stays: a program is the
+// same one whatever its neighbours did when it was made.
+#pragma once
+
+#include "cost/clock.hpp"
+#include "plan/predict.hpp"
+
+namespace rlx {
+
+class CurrentClock {
+ public:
+  /// Measures it where the model's figures are of a known clock. `model`: the backend's, null where
+  /// it has none.
+  explicit CurrentClock(const cost::MachineModel* model) {
+    if (!model || model->ghz <= 0) return;
+    model_ = cost::at_clock(*model, cost::ghz_now(model->machine.isa));
+    known_ = true;
+  }
+
+  /// 0: unknown.
+  double ghz() const { return known_ ? model_.ghz : 0; }
+
+  /// That plan with the times that it is predicted to take now.
+  plan::Plan timed(plan::Plan plan) const {
+    if (known_) plan::predict_times(plan, model_);
+    return plan;
+  }
+
+ private:
+  cost::MachineModel model_;
+  bool known_ = false;
+};
+
+}  // namespace rlx
