@@ -181,17 +181,34 @@ MachineModel with_caches_of_team(const MachineModel& model, int workers) {
   return team;
 }
 
-KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
-                   const MachineModel& model) {
+KernelWork instructions_of(const loop::Kernel& kernel, const MachineModel& model) {
   KernelWork work;
   work.power = model.overlap.power;
   if (const auto* nest = std::get_if<loop::Nest>(&kernel.body)) {
     add_nest(work, *nest, kernel.buffers, model, false);
-    add_traffic(work, kernel, residencies, model);
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     add_contraction(work, *contraction, kernel.buffers, model);
-    KernelWork traffic;
-    add_traffic(traffic, kernel, residencies, model);
+  } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
+    const codegen::ChainPlan plan =
+        codegen::plan_chain(*chain, kernel.buffers, codegen::PlanMachine(model.machine));
+    add_contraction(work, chain->second, kernel.buffers, model, &plan);
+    add_contraction(work, chain->first, kernel.buffers, model, &plan);
+    work.items = Items::by_size(plan.batches, plan.group_rows, plan.rows);
+  } else {
+    add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
+    add_shares(work.shares, std::get<loop::Recurrence>(kernel.body), kernel.buffers);
+  }
+  work.code_lines = code_lines_of(kernel);
+  return work;
+}
+
+KernelWork with_traffic(KernelWork work, const loop::Kernel& kernel,
+                        std::span<const Residency> residencies, const MachineModel& model) {
+  KernelWork traffic;
+  add_traffic(traffic, kernel, residencies, model);
+  if (std::holds_alternative<loop::Recurrence>(kernel.body)) {
+    for (std::size_t level = 0; level < 3; ++level) traffic.read[level] *= recurrent_time[level];
+  } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     // B comes in one piece from the caches; memory is as slow for it as for all else.
     const auto b = static_cast<std::size_t>(contraction->b_buffer);
     KernelWork of_b;
@@ -199,25 +216,20 @@ KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> reside
              model);
     for (std::size_t level = 0; level < level_count; ++level) {
       const double less = kernel.buffers[b].written ? 0 : 1 - work.b_share * panel_time[level];
-      work.read[level] += std::max(traffic.read[level] - less * of_b.read[level], 0.0);
-      work.written[level] += traffic.written[level];
+      traffic.read[level] = std::max(traffic.read[level] - less * of_b.read[level], 0.0);
     }
-    work.first = traffic.first;
-  } else if (const auto* chain = std::get_if<loop::Chain>(&kernel.body)) {
-    const codegen::ChainPlan plan =
-        codegen::plan_chain(*chain, kernel.buffers, codegen::PlanMachine(model.machine));
-    add_contraction(work, chain->second, kernel.buffers, model, &plan);
-    add_contraction(work, chain->first, kernel.buffers, model, &plan);
-    work.items = Items::by_size(plan.batches, plan.group_rows, plan.rows);
-    add_traffic(work, kernel, residencies, model);
-  } else {
-    add_traffic(work, kernel, residencies, model);
-    for (std::size_t level = 0; level < 3; ++level) work.read[level] *= recurrent_time[level];
-    add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
-    add_shares(work.shares, std::get<loop::Recurrence>(kernel.body), kernel.buffers);
   }
-  work.code_lines = code_lines_of(kernel);
+  for (std::size_t level = 0; level < level_count; ++level) {
+    work.read[level] += traffic.read[level];
+    work.written[level] += traffic.written[level];
+  }
+  work.first = traffic.first;
   return work;
+}
+
+KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
+                   const MachineModel& model) {
+  return with_traffic(instructions_of(kernel, model), kernel, residencies, model);
 }
 
 namespace {

@@ -72,7 +72,13 @@ struct KernelWork {
   std::vector<Share> shares;  ///< how its buffers fall on a team
 };
 
-/// residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it fits.
+/// All of it but where its data comes from: the costlier part.
+KernelWork instructions_of(const loop::Kernel& kernel, const MachineModel& model);
+/// The rest. residencies[i] is that of kernel.buffers[i]; empty: all is in L1 or as near as it
+/// fits.
+KernelWork with_traffic(KernelWork instructions, const loop::Kernel& kernel,
+                        std::span<const Residency> residencies, const MachineModel& model);
+/// Both at once.
 KernelWork work_of(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model);
 
@@ -108,7 +114,7 @@ ContractionCut cut_of(const loop::Kernel& contraction, const codegen::Machine& m
 bool becomes_dots(const loop::Contraction& contraction, DType a, DType b,
                   const codegen::Machine& machine);
 
-/// Both at once.
+/// The work and its time at once.
 KernelTime predict(const loop::Kernel& kernel, std::span<const Residency> residencies,
                    const MachineModel& model, int threads);
 

@@ -22,7 +22,10 @@ struct PieceSize {
 /// nothing.
 inline constexpr PieceSize cache_pieces{4096, 32 << 10, 8192, 4096};
 /// For who touched what: kernels with many accesses share out every plane of a buffer.
-inline constexpr PieceSize owner_pieces{512, 4096, 4096, 16};
+inline constexpr PieceSize owner_pieces{512, 32 << 10, 4096, 16};
+/// Both for a part of a program whose forms are compared: many are, each for itself.
+inline constexpr PieceSize cache_pieces_of_forms{4096, 64 << 10, 1024, 512},
+    owner_pieces_of_forms{512, 64 << 10, 1024, 16};
 
 /// Pieces of the arena and of every other buffer.
 class Pieces {

@@ -62,8 +62,8 @@ class Predictor {
             const cost::Elsewhere& elsewhere = {})
       : plan_(plan),
         model_(model),
-        pieces_(plan),
-        owned_(plan, owner_pieces),
+        pieces_(plan, elsewhere.bytes > 0 ? cache_pieces_of_forms : cache_pieces),
+        owned_(plan, elsewhere.bytes > 0 ? owner_pieces_of_forms : owner_pieces),
         where_(whereabouts(plan, pieces_, model, most, elsewhere)),
         most_(most) {}
 
@@ -285,9 +285,12 @@ class Predictor {
   /// Of a step's kernel where its data lies so.
   const cost::KernelWork& work(const Step& step, const Residencies& where) {
     const auto [known, is_new] = works_.try_emplace({&step, &where});
-    if (is_new)
-      known->second = cost::work_of(plan_.kernels[static_cast<std::size_t>(step.index)],
-                                    where.at(&step), model_);
+    if (is_new) {
+      const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
+      const auto [alike, is_new_kernel] = instructions_.try_emplace(step.index);
+      if (is_new_kernel) alike->second = cost::instructions_of(kernel, model_);
+      known->second = cost::with_traffic(alike->second, kernel, where.at(&step), model_);
+    }
     return known->second;
   }
 
@@ -398,7 +401,8 @@ class Predictor {
   const Whereabouts where_;
   std::map<const Step*, Times> times_;
   std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;
-  std::map<const Step*, Crossing> crossings_;  ///< of the plan looked at last
+  std::map<std::int32_t, cost::KernelWork> instructions_;  ///< by kernel
+  std::map<const Step*, Crossing> crossings_;              ///< of the plan looked at last
   /// What a step finds in its core's own L1 and L2.
   std::map<const Step*, std::array<double, 2>> near_bytes_;
   const int most_;
