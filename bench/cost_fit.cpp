@@ -189,6 +189,7 @@ std::vector<Figure> figures() {
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);
+  overlap("fetched_alone", &Overlap::fetched_alone);
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);
   overlap("fetched_together", &Overlap::fetched_together);

@@ -107,7 +107,7 @@ class Maker:
         subnormal numbers take no shape tells."""
         for _ in range(count):
             kind = self.random.choice(["exp", "tanh", "relu", "abs", "sigmoid", "add", "mul"])
-            if large and kind == "exp":
+            if large and kind in ("exp", "sigmoid"):
                 kind = "tanh"
             value = self.add(kind, value, value) if kind in ("add", "mul") else self.add(kind,
                                                                                          value)

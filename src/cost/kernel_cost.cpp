@@ -181,6 +181,13 @@ MachineModel with_caches_of_team(const MachineModel& model, int workers) {
   return team;
 }
 
+double KernelWork::alone_lines() const {
+  constexpr double line_bytes = 64;
+  double bytes = 0;
+  for (std::size_t level = 0; level < level_count; ++level) bytes += read[level] + written[level];
+  return bytes > 0 ? std::min(1.0, (turned_lines + lone_lines) * line_bytes / bytes) : 0;
+}
+
 KernelWork instructions_of(const loop::Kernel& kernel, const MachineModel& model) {
   KernelWork work;
   work.power = model.overlap.power;

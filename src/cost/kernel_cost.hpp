@@ -70,6 +70,9 @@ struct KernelWork {
   double b_share = 1;        ///< of a contraction's B: the part that is read
   double code_lines = 8;     ///< cache lines of code that a call runs through
   std::vector<Share> shares;  ///< how its buffers fall on a team
+
+  /// Of the lines that it moves, those that nothing fetches ahead.
+  double alone_lines() const;
 };
 
 /// All of it but where its data comes from: the costlier part.

@@ -1,5 +1,6 @@
 // Who of a team touched each piece of memory last, and what others fetch from its caches.
 #include <algorithm>
+#include <cmath>
 
 #include "plan/predict.hpp"
 
@@ -53,6 +54,7 @@ class Owners {
         const std::vector<cost::Share>& shares = shares_of_(step);
         for (const cost::Share& share : shares) count(step, share);
         sum_up(step);
+        for (const cost::Share& share : shares) count_shared_lines(step, share);
         for (const cost::Share& share : shares)
           for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double) {
             take(range, by, share.written);
@@ -160,6 +162,22 @@ class Owners {
     result_[&step] = *std::max_element(workers.begin(), workers.end(), [](auto& a, auto& b) {
       return a.all_read() + a.all_written() < b.all_read() + b.all_written();
     });
+  }
+
+  /// Where a worker's part of a row ends inside of a line, the next one writes the rest of it: each
+  /// takes the line from the other.
+  void count_shared_lines(const Step& step, const cost::Share& share) {
+    constexpr double line_bytes = 64;
+    const int members = team_of(step, share).members;
+    if (members < 2 || !share.written || share.period <= 0) return;
+    const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
+    const auto size =
+        static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
+    const double row = static_cast<double>(share.period) * size;
+    if (std::fmod(row / members, line_bytes) == 0) return;
+    const double rows =
+        static_cast<double>(share.last - share.first + 1) / static_cast<double>(share.period);
+    result_[&step].written[0] += line_bytes * rows;
   }
 
   void take(const Pieces::Range& range, const Owner& by, bool written) {

@@ -213,13 +213,13 @@ class Predictor {
     return time_of(step, threads, crossing).ns - time_of(step, threads, {}).ns;
   }
 
-  /// What it costs that data lies in the other workers' caches. `loads_apart`, `stores_apart`: of
-  /// the lines that are read, and written, those of more streams than are fetched ahead.
-  cost::CrossingTime crossing_time(const Crossing& crossing, double loads_apart = 0,
-                                   double stores_apart = 0) const {
+  /// What it costs that data lies in the other workers' caches, for who does that work.
+  cost::CrossingTime crossing_time(const Crossing& crossing,
+                                   const cost::KernelWork& work = {}) const {
     const cost::Overlap& overlap = model_.overlap;
-    const double fetched = overlap.fetched * (1 - overlap.fetched_together * loads_apart);
-    const double taken = overlap.taken * (1 + overlap.taken_apart * stores_apart);
+    const double fetched = overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
+                           (1 + overlap.fetched_alone * work.alone_lines());
+    const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart);
     cost::CrossingTime time;
     for (std::size_t level = 0; level < model_.other_core.size(); ++level) {
       time.fetched += fetched * crossing.read[level] / model_.other_core[level];
@@ -232,8 +232,7 @@ class Predictor {
     const auto known = crossings_.find(&step);
     if (known == crossings_.end()) return {};
     if (step.kind != Step::Kind::kernel) return crossing_time(known->second);
-    const cost::KernelWork& own = work(step, where_.data);
-    return crossing_time(known->second, own.loads_apart, own.stores_apart);
+    return crossing_time(known->second, work(step, where_.data));
   }
   /// About the same where either the step before or this one runs on one worker, who has the part
   /// of the others or leaves them theirs.

@@ -135,6 +135,22 @@ TEST(Crossing, of_what_one_worker_made_the_other_fetches_half) {
   EXPECT_NEAR(turns[0].all_written(), bytes / 2, 0.1 * bytes);  // the next run
 }
 
+TEST(Crossing, lines_that_two_workers_write_a_part_of_are_taken_back) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  constexpr std::int64_t rows = 200;
+  const auto written = [&](std::int64_t columns) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {rows, columns});
+    graph.output("y", x - reduce(x, Reduction::max, {0}, true));
+    const Plan plan = plan_of(graph, model, 1);
+    EXPECT_EQ(plan.steps.size(), 1U);
+    return crossings_with(plan, model, {2}).at(0).all_written();
+  };
+  // Both have half of each row's columns: whole lines, or not.
+  EXPECT_EQ(written(64), 0);
+  EXPECT_NEAR(written(58), 64 * rows, 64);
+}
+
 TEST(Crossing, what_no_cache_of_a_core_holds_crosses_nothing) {
   const cost::MachineModel model = cost::model_of_zen5();
   const Plan plan = plan_of(two_products(2048, true), model, 1);
