@@ -156,12 +156,13 @@ std::vector<std::size_t> FormChoice::fastest(const Graph& graph, Questions asked
   for (const passes::FormQuestion& question : asked) layers.push_back(layer(question));
   std::vector<std::size_t> chosen = fastest_on(asked, layers, threads_);
   // What work is shared out for may take as long alone in another form, with no team to call and no
-  // bytes to fetch from other cores: where programs are short, that form is asked for as well.
+  // bytes to fetch from other cores: where programs are short, that form is asked for as well, and
+  // shared ones must gain something.
   constexpr double short_ns = 300e3;
   const double shared_ns = total_ns(asked, layers, chosen);
   if (threads_ != 1 && backend_.lanes() > 1 && shared_ns < short_ns) {
     std::vector<std::size_t> alone = fastest_on(asked, layers, 1);
-    if (total_ns(asked, layers, alone) < shared_ns) chosen = std::move(alone);
+    if (total_ns(asked, layers, alone) < least_gain * shared_ns) chosen = std::move(alone);
   }
   for (std::size_t i = 0; i < asked.size(); ++i)
     chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,

@@ -104,15 +104,13 @@ TEST(FormChoice, TakesWhatOneThreadDoesSoonerThanTwo) {
   backend.shared_from = 20;
   const Graph whole = maps_of(1, 1).value();
   std::atomic<int> made = 0;
-  // 20 nodes take 10 us on two threads, which 10 nodes do not gain a tenth over, but 20 us on one.
-  const std::vector<passes::FormQuestion> questions{question(8, {19, 9}, made)};
+  // 20 nodes take 20 us on one thread and 10 on two, which is enough less than the 12 of 12.
+  const std::vector<passes::FormQuestion> questions{question(8, {19, 11}, made)};
   EXPECT_EQ(FormChoice(backend, 1, none_given, whole).fastest(whole, questions),
             (std::vector<std::size_t>{1}));
   EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, questions),
             (std::vector<std::size_t>{0}));
-  // 8 us are less than 8.5.
-  const std::vector<passes::FormQuestion> closer{question(8, {16, 7}, made)};
-  backend.shared_from = 17;
+  const std::vector<passes::FormQuestion> closer{question(8, {19, 9}, made)};  // 10 us
   EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, closer),
             (std::vector<std::size_t>{1}));
 }
