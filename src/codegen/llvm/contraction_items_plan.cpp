@@ -42,7 +42,7 @@ std::int64_t matrix_bytes(const ContractionPlan& plan, DType b_dtype) {
 /// A comes out of the others' caches, which costs several times as much as the shared one, above
 /// all where the system has put the workers far apart. The price is that each walks over all of B.
 bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
-                    const ContractionPlan& plan) {
+                    const PlanMachine& machine, const ContractionPlan& plan) {
   constexpr std::int64_t least_blocks = 4;  // else the group in the middle is too much
   if (!contraction.b_packed || plan.whole_rows || plan.batches * plan.column_blocks == 1 ||
       plan.row_blocks < least_blocks)
@@ -50,6 +50,9 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
   const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
   const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
   if (b_bytes <= std::min(a_bytes, l2_share)) return true;
+  // Cores that multiply tiles have twice as much of L2 as others.
+  const bool has_tiles = machine.bf16_tiles || machine.byte_tiles;
+  if (has_tiles && b_bytes <= std::min(a_bytes / 2, 2 * l2_share)) return true;
   // An A that comes from memory is walked once for each column block; or B once for each part of A
   // that stays in L2.
   constexpr std::int64_t from_memory = 8 * 1024 * 1024;
@@ -62,7 +65,7 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
 void plan_row_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                     const PlanMachine& machine, ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
-  plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, plan);
+  plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, machine, plan);
   // Each group of whole rows copies all of an unpacked B, so there should be few of them.
   const bool copies = plan.whole_rows && plan.column_source == ColumnSource::scratch;
   const std::int64_t wanted_items = copies ? 16 : 64;
