@@ -277,8 +277,10 @@ class NestCost : public NestLines {
   void add_row_pass(const Body& all, double chain_cycles) {
     row_ = row_ + all;
     const double chain = chain_cycles * model_.cycle, work = all.ns(model_);
-    const auto block = static_cast<double>(plan_.row_block);
-    row_latency_ += plan_.row_block > 1 ? block * work + chain : std::max(work, chain);
+    // Rows of a block work while the last of them waits; a row alone waits for its own chain.
+    const bool alone = plan_.row_block == 1;
+    passes_work_ += alone ? 0 : work;
+    passes_wait_ += alone ? std::max(work, chain) : chain;
   }
 
   /// What a vector of the last pass executes, and what is stored once for all reduced points.
@@ -292,7 +294,10 @@ class NestCost : public NestLines {
   void add_rows(double rows) {
     const auto block = static_cast<double>(plan_.row_block);
     const double blocks = std::ceil(rows / block), ahead = ahead_of(row_ * block);
-    compute_ += std::max(rows * row_.ns(model_), row_latency_ * (1 + (blocks - 1) / ahead));
+    // The last block may have fewer rows than the others.
+    const double waits = passes_wait_ * (1 + (blocks - 1) / ahead);
+    const double works = passes_work_ * block * (1 + (std::max(rows / block, 1.0) - 1) / ahead);
+    compute_ += std::max(rows * row_.ns(model_), works + waits);
   }
 
   /// What joining the lanes of a row costs beside other rows, as a part of what it costs alone:
@@ -444,8 +449,8 @@ class NestCost : public NestLines {
   std::vector<bool> saved_ = std::vector<bool>(first_pass_.size(), false);
   DimSet row_dims_ = 0;
   double kept_stores_ = 0;
-  Body row_;  ///< all passes of a row
-  double row_latency_ = 0;
+  Body row_;                                  ///< all passes of a row
+  double passes_work_ = 0, passes_wait_ = 0;  ///< of a row of a block, and of the block behind it
   bool turning_ = !plan_.turned.empty();
   double compute_ = 0, overhead_ = 0;
   double starts_ = 0, jumps_ = 0;

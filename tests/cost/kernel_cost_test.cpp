@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "codegen/nest_build.hpp"
 #include "cost/clock.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
@@ -246,6 +247,15 @@ TEST(KernelCost, FartherCodeAndFirstBytesNeverTakeLess) {
     const double ns = time_of(far, model, 1).ns;
     EXPECT_GT(ns, before);
     before = ns;
+  }
+}
+
+TEST(KernelCost, ARowMoreTakesNoWholeBlockOfRows) {
+  const MachineModel model = model_of_rapids(true);
+  for (std::int64_t rows = 8; rows < 60; ++rows) {
+    const double before = predict(testing::softmax(rows, 160), {}, model, 1).ns;
+    const double after = predict(testing::softmax(rows + 1, 160), {}, model, 1).ns;
+    EXPECT_LT(after, before * (1 + 3.0 / static_cast<double>(rows))) << rows;
   }
 }
 
