@@ -154,6 +154,11 @@ class NestCost : public NestLines {
     return std::min(1.0, ((tile - 1) * distance + taps) / (tile * taps));
   }
 
+  /// Vectors of columns that a block of a reduction across the lanes has.
+  double columns_of_block() const {
+    return std::min<double>(plan_.unroll, vectors_of(extent(plan_.vector_dim)));
+  }
+
   /// Adds what `id` needs in this pass: to the body what changes from vector to vector, to `row`
   /// what stays for a row of vectors.
   void collect(ScalarId id, int pass, std::vector<bool>& done, Body& body, Body& row) {
@@ -162,7 +167,10 @@ class NestCost : public NestLines {
     const ScalarNode& node = nest_.nodes[at(id)];
     if (node.op == ScalarOp::reduce && plan_.node_level[at(id)] < pass) return;
     const DimSet dims = plan_.node_dims[at(id)];
-    const bool inner = varies(dims) || (dims & plan_.reduced_dims() & ~row_dims_);
+    // Where lanes lie across what is reduced, a block of columns walks along that.
+    const bool walks = plan_.levels > 0 && !plan_.vector_is_reduced();
+    const bool inner = (varies(dims) && !walks) || (dims & plan_.reduced_dims() & ~row_dims_);
+    const double of_columns = walks && !inner && varies(dims) ? columns_of_block() : 1;
     Body& target = inner ? body : row;
     if (is_kept(id, pass)) {
       target.loads += registers_of(node.dtype);
@@ -186,10 +194,10 @@ class NestCost : public NestLines {
         jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
       }
       add_access(target, access, false, node.index,
-                 shared_by_tile(access) * (scalar && inner ? 1.0 / plan_.unroll : 1));
+                 shared_by_tile(access) * of_columns * (scalar && inner ? 1.0 / plan_.unroll : 1));
       return;
     }
-    add_node(target, node, registers_of(node.dtype) * shared);
+    add_node(target, node, registers_of(node.dtype) * shared * of_columns);
     for (const ScalarId operand : {node.a, node.b, node.c}) collect(operand, pass, done, body, row);
   }
 
@@ -242,7 +250,7 @@ class NestCost : public NestLines {
       walk.blocks = 0;
       return walk;
     }
-    const double unroll = std::min<double>(plan_.unroll, vectors);
+    const double unroll = columns_of_block();
     const double tile = plan_.tile > 1 ? plan_.tile : 1;
     walk.rows = others * vectors;
     walk.vectors = points_of(plan_.reduced_dims());

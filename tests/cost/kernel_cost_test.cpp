@@ -259,6 +259,24 @@ TEST(KernelCost, ARowMoreTakesNoWholeBlockOfRows) {
   }
 }
 
+/// Elements of columns times what `of_sum` makes of their sum.
+loop::Kernel scaled_columns(ScalarOp of_sum, std::int64_t rows, std::int64_t columns) {
+  testing::NestBuilder nest({columns, rows});
+  const int in = nest.buffer(f32, rows * columns), out = nest.buffer(f32, rows * columns);
+  const ScalarId x = nest.load(in, {1, columns});
+  const ScalarId factor = nest.unary(of_sum, nest.reduce(ReduceKind::sum, x));
+  nest.store(out, nest.binary(ScalarOp::mul, x, factor), {1, columns});
+  return nest.kernel(1);
+}
+
+TEST(KernelCost, WhatAColumnHasOnceIsCountedOnce) {
+  const MachineModel model = model_of_rapids(true);
+  const double plain = predict(scaled_columns(ScalarOp::abs, 64, 608), {}, model, 1).ns;
+  const double divided = predict(scaled_columns(ScalarOp::reciprocal, 64, 608), {}, model, 1).ns;
+  EXPECT_GT(divided, plain);
+  EXPECT_LT(divided, 1.2 * plain);
+}
+
 TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
   const MachineModel model = model_of_rapids(true);
   ASSERT_GT(model.ghz, 0);
