@@ -20,10 +20,13 @@ class CurrentClock {
   /// 0: unknown.
   double ghz() const { return known_ ? model_.ghz : 0; }
 
-  /// That plan with the times that it is predicted to take now.
-  plan::Plan timed(plan::Plan plan) const {
-    if (known_) plan::predict_times(plan, model_);
-    return plan;
+  /// That plan with the times that it is predicted to take now; what bounds its steps stays.
+  plan::Plan timed(const plan::Plan& plan) const {
+    plan::Plan now = plan;
+    if (!known_) return now;
+    plan::predict_times(now, model_);
+    for (std::size_t i = 0; i < now.steps.size(); ++i) now.steps[i].bound = plan.steps[i].bound;
+    return now;
   }
 
  private:
