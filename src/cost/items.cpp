@@ -12,8 +12,9 @@ Items Items::evenly(std::int64_t outer, std::int64_t groups, std::int64_t inner,
   return items;
 }
 
-Items Items::by_size(std::int64_t outer, std::int64_t size, std::int64_t units) {
-  Items items = evenly(outer, (units + size - 1) / size, 1, units);
+Items Items::by_size(std::int64_t outer, std::int64_t size, std::int64_t units,
+                     std::int64_t inner) {
+  Items items = evenly(outer, (units + size - 1) / size, inner, units);
   items.size_ = size;
   return items;
 }

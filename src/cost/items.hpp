@@ -17,7 +17,8 @@ class Items {
   /// `groups` of them, evenly, or so many to each and to the last what is left.
   static Items evenly(std::int64_t outer, std::int64_t groups, std::int64_t inner,
                       std::int64_t units);
-  static Items by_size(std::int64_t outer, std::int64_t size, std::int64_t units);
+  static Items by_size(std::int64_t outer, std::int64_t size, std::int64_t units,
+                       std::int64_t inner = 1);
 
   std::int64_t count() const { return outer_ * groups_ * inner_; }
 

@@ -5,8 +5,10 @@ namespace rlx::cost {
 
 Items NestView::items() const {
   if (plan_.items <= 1) return Items(nest_.parts * plan_.items);
-  return Items::by_size(nest_.parts * plan_.points(0, plan_.split_dim), plan_.split_size,
-                        nest_.extents[static_cast<std::size_t>(plan_.split_dim)]);
+  const std::int64_t before = plan_.points(0, plan_.first_inner_dim());
+  return Items::by_size(plan_.blocks_first ? nest_.parts : nest_.parts * before, plan_.split_size,
+                        nest_.extents[static_cast<std::size_t>(plan_.split_dim)],
+                        plan_.blocks_first ? before : 1);
 }
 
 double NestView::points_of(codegen::DimSet dims) const {

@@ -131,7 +131,8 @@ void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
                 std::span<const loop::Buffer> buffers) {
   const loop::Nest& nest = plan.nest;
   const std::size_t lead =
-      first_long(nest.extents, 0, static_cast<std::size_t>(nest.parallel_dims));
+      plan.blocks_first ? static_cast<std::size_t>(plan.split_dim)
+                        : first_long(nest.extents, 0, static_cast<std::size_t>(nest.parallel_dims));
   Shares all(shares, buffers);
   for (std::int32_t part = 0; part < nest.parts; ++part) {
     all.set_part(part, nest.parts);

@@ -36,6 +36,51 @@ TEST(NestPlan, LanesRunAlongWhatLiesSideBySideWhereNoneIsLeft) {
           << channels;
 }
 
+/// Channels last of an image of `size` x `size` out of a larger one, to channels first.
+loop::Nest channels_first(std::int64_t channels, std::int64_t size) {
+  loop::Nest nest;
+  nest.extents = {channels, size, size};
+  nest.parallel_dims = 3;
+  nest.accesses = {{.buffer = 0, .strides = {1, (size + 1) * channels, channels}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {size * size, size, 1}}, 0}};
+  return nest;
+}
+
+TEST(NestPlan, WorkersShareOutWhatLiesFarthestApartWhereRowsAreShort) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    for (const std::int64_t size : {5, 7, 14}) {
+      const NestPlan plan = plan_nest(channels_first(256, size), machine_with(isa), false);
+      EXPECT_TRUE(plan.blocks_first);
+      const auto split = static_cast<std::size_t>(plan.split_dim);
+      EXPECT_EQ(plan.nest.stores[0].access.strides[split], size * size);
+      EXPECT_EQ(plan.split_size % 16, 0);
+      EXPECT_EQ(plan.items, plan.points(0, plan.first_inner_dim()) *
+                                ((256 + plan.split_size - 1) / plan.split_size));
+    }
+    EXPECT_FALSE(plan_nest(channels_first(256, 56), machine_with(isa), false).blocks_first);
+  }
+}
+
+/// A channel of an image with eight side by side, behind a border.
+loop::Nest one_channel(std::int64_t rows, std::int64_t columns) {
+  loop::Nest nest;
+  nest.extents = {rows, columns};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .offset = 81, .strides = {8 * columns, 8}}};
+  nest.accesses[0].guards = {{.offset = 0, .extent = columns - 10, .coefficients = {0, 1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 0, .offset = 3, .strides = {8 * columns, 8}}, 0}};
+  return nest;
+}
+
+TEST(NestPlan, LanesApartLieInAsFewLinesAsTheyCan) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    const NestPlan plan = plan_nest(one_channel(172, 309), machine_with(isa), false);
+    EXPECT_EQ(step_of_lanes(plan), 8);
+  }
+}
+
 TEST(NestPlan, WorkersThatWriteToEveryPointShareNoLines) {
   for (const Isa isa : {Isa::avx2, Isa::avx512}) {
     for (const std::int64_t channels : {8, 16, 24, 32, 48, 64, 128}) {

@@ -118,6 +118,37 @@ TEST(Nest, TurnsTilesWithBorders) {
   }
 }
 
+/// Channels last, cut out of larger images, as small channels first: items are blocks of channels.
+TEST(Nest, TurnsSmallImages) {
+  for (const DType dtype : {f32, f64, bf16, i8}) {
+    for (const std::int64_t side : {1, 3, 7, 12}) {
+      for (const std::int64_t channels : {5, 32, 100}) {
+        NestBuilder nest({channels, side, side});
+        const int in = nest.buffer(dtype, side * (side + 1) * channels);
+        const int out = nest.buffer(dtype, channels * side * side);
+        nest.store(out, nest.load(in, {1, (side + 1) * channels, channels}),
+                   {side * side, side, 1});
+        expect_as_interpreted(nest.kernel(3), 0, static_cast<unsigned>(side));
+      }
+    }
+  }
+}
+
+/// Windows over channels last whose results are channels first.
+TEST(Nest, TurnsSmallPools) {
+  for (const std::int64_t side : {1, 3, 6, 9}) {
+    for (const std::int64_t channels : {5, 32, 100}) {
+      NestBuilder nest({side, side, channels, 2, 2});
+      const std::int64_t line = (side + 1) * channels;
+      const int in = nest.buffer(f32, (side + 1) * line);
+      const int out = nest.buffer(f32, channels * side * side);
+      const ScalarId x = nest.load(in, {line, channels, 1, line, channels});
+      nest.store(out, nest.reduce(ReduceKind::max, x), {side, 1, side * side, 0, 0});
+      expect_as_interpreted(nest.kernel(3), 0, static_cast<unsigned>(side));
+    }
+  }
+}
+
 TEST(Nest, ReversesRows) {
   NestBuilder nest({5, 37});
   const int in = nest.buffer(f32, 5 * 37), out = nest.buffer(f32, 5 * 37);

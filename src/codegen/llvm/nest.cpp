@@ -63,6 +63,8 @@ NestFrame NestEmitter::new_frame() const {
   frame.index.assign(static_cast<std::size_t>(plan_.rank()), nullptr);
   frame.known.assign(1, Values(nest_.nodes.size(), nullptr));
   frame.addresses.assign(nest_.accesses.size() + nest_.stores.size(), {});
+  frame.low = emitter_.i64(0);
+  frame.high = emitter_.i64(nest_.extents[static_cast<std::size_t>(plan_.vector_dim)]);
   return frame;
 }
 
@@ -82,10 +84,13 @@ void NestEmitter::emit_item(llvm::Value* item) {
     rest = b.CreateUDiv(rest, emitter_.i64(count));
     return taken;
   };
-  llvm::Value* block = take(blocks, split == 0);
-  for (int dim = split - 1; dim >= 0; --dim) {
-    enter(frame, dim, take(extent(dim), dim == 0), false);
+  const bool first = plan_.blocks_first;
+  const int inner = plan_.first_inner_dim();
+  llvm::Value* block = first ? nullptr : take(blocks, split == 0);
+  for (int dim = inner - 1; dim >= 0; --dim) {
+    enter(frame, dim, take(extent(dim), dim == 0 && !first), false);
   }
+  if (first) block = rest;
   llvm::Value* low = b.CreateMul(block, emitter_.i64(size));
   llvm::Value* high = b.CreateAdd(low, emitter_.i64(size));
   if (extent(split) % size != 0) {
@@ -96,7 +101,9 @@ void NestEmitter::emit_item(llvm::Value* item) {
     low = emitter_.i64(0);
     high = emitter_.i64(extent(split));
   }
-  emit_parallel(split, std::move(frame), low, high);
+  if (inner == split) return emit_parallel(split, std::move(frame), low, high);
+  frame.low = low, frame.high = high;
+  emit_parallel(inner, std::move(frame), emitter_.i64(0), emitter_.i64(extent(inner)));
 }
 
 void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high) {
@@ -107,6 +114,7 @@ void NestEmitter::emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm
     NestFrame inner = frame;
     enter(inner, dim, index, false);
     if (dim + 1 == nest_.parallel_dims) return emit_passes(std::move(inner));
+    if (dim + 1 == plan_.vector_dim) return emit_block(std::move(inner), frame.low, frame.high);
     llvm::Value* end = emitter_.i64(nest_.extents[static_cast<std::size_t>(dim) + 1]);
     emit_parallel(dim + 1, std::move(inner), emitter_.i64(0), end);
   };
@@ -145,12 +153,11 @@ void NestEmitter::find_interior() {
 void NestEmitter::emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high) {
   auto& b = emitter_.builder;
   const int dim = plan_.tile_dim();
-  llvm::Value* end = emitter_.i64(nest_.extents[static_cast<std::size_t>(plan_.vector_dim)]);
   auto block = [&](llvm::Value* index, unsigned tile) {
     NestFrame inner = frame;
     inner.tile = tile;
     enter(inner, dim, index, false);
-    emit_block(std::move(inner), emitter_.i64(0), end);
+    emit_block(std::move(inner), frame.low, frame.high);
   };
   auto clamped = [&](std::int64_t bound, llvm::Value* least) {
     llvm::Value* value = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, emitter_.i64(bound), least);

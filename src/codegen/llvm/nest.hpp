@@ -44,6 +44,8 @@ struct NestFrame {
   unsigned rows = 1;     ///< rows whose lanes are joined together; `known` has one entry for each
   llvm::Value* place = nullptr;    ///< i64: of the first of them in the block of rows
   llvm::Value* scratch = nullptr;  ///< of the row
+  /// The part of a parallel vector dim that the item takes.
+  llvm::Value *low = nullptr, *high = nullptr;
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;
   /// Lanes of a reduced dim that no earlier vector has taken; null: all.

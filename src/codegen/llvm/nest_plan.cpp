@@ -187,6 +187,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     row *= static_cast<double>(nest.extents[i]);
     reduced_dims |= DimSet{1} << i;
   }
+  constexpr double elements_of_page = 1024;
   double cost = 0;
   const bool woven = lanes >= 4 && dim_between(nest, dim) >= 0;
   auto add = [&](const loop::Access& access, double weight, bool store) {
@@ -198,7 +199,10 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
       scattered = scattered || (node_dims[static_cast<std::size_t>(part.node)] >> dim & 1);
     }
     double one = access.strides[d] == 0 ? 0.6 : 1;
-    if (scattered) one = store && woven ? 2 : lanes;
+    // Lanes far apart lie in many lines and pages.
+    const double far =
+        std::min(1.0, std::abs(static_cast<double>(access.strides[d])) / elements_of_page);
+    if (scattered) one = store && woven ? 2 : lanes * (1 + far);
     for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
     cost += weight * one;
   };
@@ -312,6 +316,35 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
     }
   }
   if (plan.turned.empty()) plan.tile = 1;
+}
+
+/// Where points along the tile or vector dim lie farther apart in what is written than those along
+/// the first dim, workers that shared out the first would each write a part of nearly every line:
+/// they share out blocks of the other one. Not where rows are so long that few lines are shared.
+void put_blocks_first(NestPlan& plan) {
+  constexpr std::int64_t long_row_bytes = 2048, most_blocks = 8, elements_of_line = 16;
+  const loop::Nest& nest = plan.nest;
+  if (nest.stores.empty() || plan.vector_is_reduced() || plan.row_block > 1) return;
+  const loop::Store& store = nest.stores.front();
+  const auto apart = [&](int dim) {
+    return std::abs(store.access.strides[static_cast<std::size_t>(dim)]);
+  };
+  const bool has_tiles = plan.tile > 1 && plan.levels == 0;
+  const int dim = has_tiles && apart(plan.tile_dim()) > apart(plan.vector_dim) ? plan.tile_dim()
+                                                                               : plan.vector_dim;
+  const auto size =
+      static_cast<std::int64_t>(size_of(nest.nodes[static_cast<std::size_t>(store.node)].dtype));
+  if (dim == 0 || apart(dim) <= apart(0) || apart(dim) * size >= long_row_bytes) return;
+  const std::int64_t step = std::max<std::int64_t>(
+      elements_of_line, dim == plan.vector_dim ? plan.lanes * plan.unroll : plan.tile);
+  const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)];
+  const std::int64_t block = (extent + most_blocks - 1) / most_blocks;
+  const std::int64_t rounded = (block + step - 1) / step * step;
+  if (rounded >= extent) return;
+  plan.split_dim = dim;
+  plan.split_size = rounded;
+  plan.blocks_first = true;
+  plan.items = plan.points(0, plan.first_inner_dim()) * ((extent + rounded - 1) / rounded);
 }
 
 /// Does every item write its part of each point of the reduced dims (norms over images)?
@@ -429,6 +462,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);
   choose_items(plan, rows);
+  if (!rows) put_blocks_first(plan);
   return plan;
 }
 

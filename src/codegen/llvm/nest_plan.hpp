@@ -16,9 +16,10 @@ using DimSet = std::uint64_t;
 /// The nest in the form that code is made from, and the decisions.
 ///
 /// Loops, outer to inner: work items (all parallel dims before `split_dim`, and blocks of
-/// `split_size` of that dim), the rest of the parallel dims, then the reduced dims once for each
-/// pass. The vector dim is the last parallel dim or the last reduced one. All of it depends on the
-/// kernel and the ISA alone, so results never depend on the number of threads.
+/// `split_size` of that dim, or the blocks before those dims), the rest of the parallel dims, then
+/// the reduced dims once for each pass. The vector dim is the last parallel dim or the last reduced
+/// one. All of it depends on the kernel and the ISA alone, so results never depend on the number of
+/// threads.
 struct NestPlan {
   loop::Nest nest;  ///< no dim of extent 1 but the last; neighbours merged; the vector dim last of
                     ///< its kind
@@ -45,6 +46,7 @@ struct NestPlan {
   bool may_repeat = false;
   int split_dim = 0;
   std::int64_t split_size = 1;
+  bool blocks_first = false;  ///< items are in the order of the blocks, not of the dims before
   std::int64_t items = 1;
 
   std::vector<DimSet>
@@ -53,6 +55,10 @@ struct NestPlan {
   int levels = 0;               ///< passes of reductions
 
   int tile_dim() const { return vector_dim - 1; }
+  /// The first of the dims whose loops lie inside of an item. Tiles go on along theirs.
+  int first_inner_dim() const {
+    return blocks_first && split_dim == vector_dim ? split_dim - 1 : split_dim;
+  }
   int row_dim() const { return nest.parallel_dims - 1; }
   bool vector_is_reduced() const { return vector_dim >= nest.parallel_dims; }
   int rank() const { return static_cast<int>(nest.extents.size()); }
