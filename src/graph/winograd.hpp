@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "rlx/ops.hpp"
+
 namespace rlx::op {
 
 /// An op that users do not write: the winograd pass makes it, weights are prepared by it. Filters w
@@ -28,21 +30,25 @@ struct WinogradFilters {
 };
 
 /// Made by the same pass: the points B^T d B of every tile d of n x n pixels, n = winograd::side,
-/// of channels-last images x [N, H, W, C] whose tiles begin outputs * stride pixels apart: H and W
-/// are whole multiples of that, and 3 - stride more. The result [n * n, N * tiles, C] is what
-/// winograd_filters multiply. f32; or i16 with outputs 2 and stride 1.
+/// of channels-last images x [N, H, W, C] with zeros around them, whose tiles begin outputs *
+/// stride pixels apart: with their zeros H and W are whole multiples of that, and 3 - stride more.
+/// The result [n * n, N * tiles, C] is what winograd_filters multiply. f32; or i16 with outputs 2
+/// and stride 1.
 struct WinogradImage {
-  std::int64_t outputs = 2;  ///< 2, or 4 with stride 1
-  std::int64_t stride = 1;   ///< 1 or 2
+  std::int64_t outputs = 2;          ///< 2, or 4 with stride 1
+  std::int64_t stride = 1;           ///< 1 or 2
+  Axes low = {0, 0}, high = {0, 0};  ///< rows and columns of zeros before and behind
 };
 
 /// Made by the same pass: A^T m A for the products m [n * n, N * rows * columns, K] of every tile,
-/// n = winograd::side, put together: images [N, rows * outputs, columns * outputs, K]. f32; or i32
-/// with outputs 2 and stride 1, 2^winograd::integer_shift times the convolution's sums.
+/// n = winograd::side, put together: images [N, rows * outputs - cut[0], columns * outputs -
+/// cut[1], K]. f32; or i32 with outputs 2 and stride 1, 2^winograd::integer_shift times the
+/// convolution's sums.
 struct WinogradOutputs {
   std::int64_t outputs = 2;            ///< 2, or 4 with stride 1
   std::int64_t rows = 1, columns = 1;  ///< of tiles in an image
   std::int64_t stride = 1;             ///< 1 or 2
+  Axes cut = {0, 0};  ///< last rows and columns of the last tiles that are left out
 };
 
 }  // namespace rlx::op

@@ -220,12 +220,26 @@ Status check_operand(std::string_view name, std::int64_t outputs, std::int64_t s
 /// tile to the one below and the one beside it. Channels lie side by side.
 struct TileLayout {
   std::int64_t image, row, column, below, beside;
+  /// Of images: from tile to tile in pixels, pixels before the first one, and what there is.
+  std::int64_t apart = 0, above = 0, left = 0, height = 0, width = 0;
+
+  /// Where place (i, j) of a tile lies behind the first one of the image; -1: nowhere.
+  std::int64_t place(std::int64_t tile_row, std::int64_t tile_column, std::int64_t i,
+                     std::int64_t j) const {
+    if (apart > 0) {
+      const std::int64_t y = tile_row * apart + i - above, x = tile_column * apart + j - left;
+      if (y < 0 || y >= height || x < 0 || x >= width) return -1;
+    }
+    return tile_row * row + tile_column * column + (i - above) * below + (j - left) * beside;
+  }
 };
 
-/// Of images [N, H, W, C] whose tiles begin `apart` pixels apart.
-TileLayout layout_of_image(std::span<const std::int64_t> dims, std::int64_t apart) {
+/// Of images [N, H, W, C] whose tiles begin `apart` pixels apart, the first one so many before.
+TileLayout layout_of_image(std::span<const std::int64_t> dims, std::int64_t apart,
+                           const Axes& before = {0, 0}) {
   const std::int64_t line = dims[2] * dims[3];
-  return {dims[1] * line, apart * line, apart * dims[3], line, dims[3]};
+  return {dims[1] * line, apart * line, apart * dims[3], line,    dims[3],
+          apart,          before[0],    before[1],       dims[1], dims[2]};
 }
 
 /// Of points [side * side, tiles, C].
@@ -243,23 +257,25 @@ void transform_tiles(const EvalArgs& args, std::int64_t images, std::int64_t row
   const std::int64_t channels = args.out(0).dims.back();
   for (std::int64_t at = 0; at < images * rows * columns * channels; ++at) {
     const std::int64_t c = at % channels, tile = at / channels;
-    const auto first = [&](const TileLayout& layout) {
-      return tile / columns / rows * layout.image + tile / columns % rows * layout.row +
-             tile % columns * layout.column + c;
-    };
-    const T* from = reinterpret_cast<const T*>(args.in(0).data) + first(read);
-    T* to = reinterpret_cast<T*>(args.out(0).data) + first(written);
+    const std::int64_t image = tile / columns / rows, row = tile / columns % rows,
+                       column = tile % columns;
+    const T* from = reinterpret_cast<const T*>(args.in(0).data) + image * read.image + c;
+    T* to = reinterpret_cast<T*>(args.out(0).data) + image * written.image + c;
     typename winograd::Transforms<T>::Square square;
     for (std::int64_t i = 0; i < side; ++i) {
       square.emplace_back();
-      for (std::int64_t j = 0; j < side; ++j)
-        square.back().push_back(from[i * read.below + j * read.beside]);
+      for (std::int64_t j = 0; j < side; ++j) {
+        const std::int64_t place = read.place(row, column, i, j);
+        square.back().push_back(place < 0 ? T{} : from[place]);
+      }
     }
     square = transform(square);
     for (std::size_t i = 0; i < square.size(); ++i) {
-      for (std::size_t j = 0; j < square[i].size(); ++j)
-        to[static_cast<std::int64_t>(i) * written.below +
-           static_cast<std::int64_t>(j) * written.beside] = square[i][j];
+      for (std::size_t j = 0; j < square[i].size(); ++j) {
+        const std::int64_t place =
+            written.place(row, column, static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
+        if (place >= 0) to[place] = square[i][j];
+      }
     }
   }
 }
@@ -273,10 +289,12 @@ struct Rules<op::WinogradImage> {
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{};
   static constexpr auto fields =
-      std::tuple{field("outputs", &A::outputs), field("stride", &A::stride)};
+      std::tuple{field("outputs", &A::outputs), field("stride", &A::stride), field("low", &A::low),
+                 field("high", &A::high)};
 
-  static std::int64_t tiles(const A& a, std::int64_t pixels) {
-    return winograd::tiles_along(pixels, a.outputs, a.stride);
+  /// Along axis 1 or 2 of x.
+  static std::int64_t tiles(const A& a, const Dims& x, std::size_t axis) {
+    return winograd::tiles_along(x[axis] + a.low[axis - 1] + a.high[axis - 1], a.outputs, a.stride);
   }
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
@@ -287,12 +305,20 @@ struct Rules<op::WinogradImage> {
                        x.text());
     const Dims dims = x.dims();
     const std::int64_t apart = a.outputs * a.stride, side = winograd::side(a.outputs, a.stride);
+    if (a.low.size() != 2 || a.high.size() != 2)
+      return bad_input("The zeros around the images of {} are of rows and of columns.", name);
     for (const std::size_t axis : {1u, 2u}) {
-      if (dims[axis] < side || tiles(a, dims[axis]) * apart + taps - a.stride != dims[axis])
-        return bad_input("The images {} of {} are no whole tiles of ({}) pixels and ({}).",
-                         x.text(), name, apart, taps - a.stride);
+      constexpr std::int64_t most = std::int64_t{1} << 30;  // no sum is too large
+      const std::int64_t low = a.low[axis - 1], high = a.high[axis - 1];
+      const bool fits = low >= 0 && low <= most && high >= 0 && high <= most;
+      const std::int64_t pixels = fits ? dims[axis] + low + high : 0;
+      if (pixels < side || tiles(a, dims, axis) * apart + taps - a.stride != pixels)
+        return bad_input(
+            "The images {} of {}, with ({}) and ({}) zeros, are no whole tiles of ({}) pixels and "
+            "({}).",
+            x.text(), name, low, high, apart, taps - a.stride);
     }
-    const std::int64_t count = dims[0] * tiles(a, dims[1]) * tiles(a, dims[2]);
+    const std::int64_t count = dims[0] * tiles(a, dims, 1) * tiles(a, dims, 2);
     return std::vector<Type>{Type{x.dtype, {Dim(side * side), Dim(count), Dim(dims[3])}}};
   }
 
@@ -303,12 +329,12 @@ struct Rules<op::WinogradImage> {
 
   template <class T>
   static Status points_of(const A& a, const EvalArgs& args) {
-    const auto& dims = args.in(0).dims;
-    const std::int64_t side = winograd::side(a.outputs, a.stride), rows = tiles(a, dims[1]),
-                       columns = tiles(a, dims[2]);
+    const Dims dims(args.in(0).dims.begin(), args.in(0).dims.end());
+    const std::int64_t side = winograd::side(a.outputs, a.stride), rows = tiles(a, dims, 1),
+                       columns = tiles(a, dims, 2);
     const winograd::Transforms<T> transforms(a.outputs, a.stride);
     transform_tiles<T>(args, dims[0], rows, columns, side,
-                       layout_of_image(dims, a.outputs * a.stride),
+                       layout_of_image(dims, a.outputs * a.stride, a.low),
                        layout_of_points(args.out(0).dims, side, rows, columns),
                        [&](const auto& tile) { return transforms.image(tile); });
     return {};
@@ -325,7 +351,11 @@ struct Rules<op::WinogradImage> {
     return {{.op = A{}, .inputs = {Type{DType::f32, {1, 6, 4, 19}}}},
             {.op = A{4}, .inputs = {Type{DType::f32, {2, 6, 10, 3}}}, .tolerance = 1e-4},
             {.op = A{}, .inputs = {Type{DType::i16, {2, 4, 8, 5}}}},
-            {.op = A{2, 2}, .inputs = {Type{DType::f32, {2, 5, 13, 19}}}}};
+            {.op = A{2, 2}, .inputs = {Type{DType::f32, {2, 5, 13, 19}}}},
+            {.op = A{4, 1, {1, 0}, {2, 1}},
+             .inputs = {Type{DType::f32, {2, 7, 5, 3}}},
+             .tolerance = 1e-4},
+            {.op = A{2, 1, {1, 1}, {2, 1}}, .inputs = {Type{DType::i16, {1, 1, 4, 5}}}}};
   }
 };
 RLX_OP(op::WinogradImage, "conv")
@@ -338,7 +368,7 @@ struct Rules<op::WinogradOutputs> {
   static constexpr OpTraits traits{};
   static constexpr auto fields =
       std::tuple{field("outputs", &A::outputs), field("rows", &A::rows),
-                 field("columns", &A::columns), field("stride", &A::stride)};
+                 field("columns", &A::columns), field("stride", &A::stride), field("cut", &A::cut)};
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& m = args[0];
@@ -353,9 +383,14 @@ struct Rules<op::WinogradOutputs> {
         tiles % (a.rows * a.columns) != 0)
       return bad_input("The ({}) tiles of {} are no whole images of ({}) x ({}) tiles.", tiles,
                        name, a.rows, a.columns);
-    return std::vector<Type>{Type{m.dtype,
-                                  {Dim(tiles / (a.rows * a.columns)), Dim(a.rows * a.outputs),
-                                   Dim(a.columns * a.outputs), m.shape[2]}}};
+    const bool cuts = a.cut.size() == 2 && std::ranges::all_of(a.cut, [&](std::int64_t cut) {
+                        return cut >= 0 && cut < a.outputs;
+                      });
+    if (!cuts) return bad_input("What {} cuts off is less than a tile of ({}).", name, a.outputs);
+    return std::vector<Type>{
+        Type{m.dtype,
+             {Dim(tiles / (a.rows * a.columns)), Dim(a.rows * a.outputs - a.cut[0]),
+              Dim(a.columns * a.outputs - a.cut[1]), m.shape[2]}}};
   }
 
   static Status eval(const A& a, const EvalArgs& args) {
@@ -377,16 +412,18 @@ struct Rules<op::WinogradOutputs> {
 
   static OpCost cost(const A& a, std::span<const Type* const> inputs,
                      std::span<const Type> results) {
-    const auto tiles =
-        static_cast<double>(results[0].elements()) / static_cast<double>(a.outputs * a.outputs);
+    const Dims products = inputs[0]->dims();
+    const auto tiles = static_cast<double>(products[1] * products[2]);
     return {operations_of_tile(a.outputs, a.stride, false) * tiles, bytes_of(inputs, results)};
   }
 
   static std::vector<Sample> samples() {
-    return {{.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
-            {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
-            {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}},
-            {.op = A{2, 2, 3, 2}, .inputs = {Type{DType::f32, {25, 12, 19}}}}};
+    return {
+        {.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
+        {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
+        {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}},
+        {.op = A{2, 2, 3, 2}, .inputs = {Type{DType::f32, {25, 12, 19}}}},
+        {.op = A{4, 2, 1, 1, {3, 2}}, .inputs = {Type{DType::f32, {36, 4, 5}}}, .tolerance = 1e-4}};
   }
 };
 RLX_OP(op::WinogradOutputs, "conv")

@@ -86,9 +86,11 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm&
                        right = all(columns) - low(1);
     pixels = slice(pixels, {0, none(top), 0, 0},
                    {image[0], std::min(bottom, image[1]), std::min(right, image[2]), image[3]});
-    return graph.add_one(op::WinogradImage{outputs, stride},
-                         {pad(pixels, {0, none(-top), low(1), 0},
-                              {0, none(bottom - image[1]), none(right - image[2]), 0})});
+    return graph.add_one(op::WinogradImage{outputs,
+                                           stride,
+                                           {none(-top), low(1)},
+                                           {none(bottom - image[1]), none(right - image[2])}},
+                         {pixels});
   };
   const auto points_of = [&](const Value& filters) {
     return graph.add_one(op::WinogradFilters{outputs, stride}, {transpose(filters, {3, 2, 0, 1})});
@@ -104,15 +106,20 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm&
     const Value images = tiles(pixels, first, count);
     const Value products =
         integers ? matmul(cast(images, i32), cast(filters, i32)) : matmul(images, filters);
-    Value y = graph.add_one(op::WinogradOutputs{outputs, count, columns, stride}, {products});
+    const bool is_last = first + count == rows;
+    Value y = graph.add_one(
+        op::WinogradOutputs{outputs,
+                            count,
+                            columns,
+                            stride,
+                            {is_last ? rows * outputs - height : 0, columns * outputs - width}},
+        {products});
     if (integers)
       y = graph.add_one(op::ShiftRight{}, {y, graph.constant(i32, winograd::integer_shift)});
     RLX_ASSIGN(y, finish(y));
     parts.push_back(y);
   }
-  // What follows is done before the last tiles are cut, behind the transform in one kernel.
-  const Value y = parts.size() == 1 ? parts[0] : concat(parts, 1);
-  return slice(y, {0, 0, 0, 0}, {image[0], height, width, filter[3]});
+  return parts.size() == 1 ? parts[0] : concat(parts, 1);
 }
 
 /// So many strips that the points of one stay in the caches that cores share; 1 where all of them

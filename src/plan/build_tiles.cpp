@@ -17,6 +17,8 @@ struct Tiles {
   std::int64_t outputs, stride;
   std::int64_t apart;  ///< from a tile to the next one, in pixels
   std::int64_t images, rows, columns, channels;
+  std::int64_t height, width;        ///< of an image, in pixels
+  std::int64_t above = 0, left = 0;  ///< zeros before the first pixels
 
   std::int64_t side() const { return winograd::side(outputs, stride); }  ///< in points
 
@@ -28,19 +30,36 @@ struct Tiles {
   /// Pixel or point (i, j) of the first tile.
   Dims place(bool pixels, std::size_t row, std::size_t column) const {
     const auto i = static_cast<std::int64_t>(row), j = static_cast<std::int64_t>(column);
-    return pixels ? Dims{0, i, j, 0} : Dims{i * side() + j, 0, 0};
+    return pixels ? Dims{0, i - above, j - left, 0} : Dims{i * side() + j, 0, 0};
+  }
+  /// For pixel (i, j) of all tiles, where some do not lie in the image.
+  std::vector<loop::Guard> guards(bool pixels, std::size_t row, std::size_t column) const {
+    std::vector<loop::Guard> guards;
+    const auto add = [&](std::int64_t first, std::int64_t tiles, std::int64_t extent, Strides way) {
+      if (first >= 0 && first + (tiles - 1) * apart < extent) return;
+      guards.push_back({.offset = first, .extent = extent, .coefficients = std::move(way)});
+    };
+    if (!pixels) return guards;
+    add(static_cast<std::int64_t>(row) - above, rows, height, {0, apart, 0, 0});
+    add(static_cast<std::int64_t>(column) - left, columns, width, {0, 0, apart, 0});
+    return guards;
   }
 };
 
 Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
   if (const auto* made = op.as<op::WinogradOutputs>()) {
-    return {made->outputs, made->stride,  made->outputs, written[0],
-            made->rows,    made->columns, written[3]};
+    return {made->outputs, made->stride, made->outputs, written[0], made->rows,
+            made->columns, written[3],   written[1],    written[2]};
   }
-  const auto& [outputs, stride] = *op.as<op::WinogradImage>();
-  const std::int64_t rows = winograd::tiles_along(read[1], outputs, stride),
-                     columns = winograd::tiles_along(read[2], outputs, stride);
-  return {outputs, stride, outputs * stride, read[0], rows, columns, read[3]};
+  const auto& image = *op.as<op::WinogradImage>();
+  const auto tiles = [&](std::size_t axis) {
+    const std::int64_t pixels = read[axis + 1] + image.low[axis] + image.high[axis];
+    return winograd::tiles_along(pixels, image.outputs, image.stride);
+  };
+  return {image.outputs, image.stride, image.outputs * image.stride,
+          read[0],       tiles(0),     tiles(1),
+          read[3],       read[1],      read[2],
+          image.low[0],  image.low[1]};
 }
 
 }  // namespace
@@ -48,7 +67,12 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
 void PlanBuilder::add_tiles(const Region& region) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   const bool from_pixels = root.op.is<op::WinogradImage>();
-  const Located source = locate(root.inputs[0]);
+  Located source = locate(root.inputs[0]);
+  // Lanes run along the channels, and every pixel is read several times.
+  if (from_pixels && source.view.strides.back() != 1) {
+    source.buffer = dense_buffer(root.inputs[0]);
+    source.view = View::dense(root.inputs[0], source.view.dims);
+  }
   const Tiles tiles = tiles_of(root.op, source.view.dims, region.dims);
   const Domain domain{{tiles.images, tiles.rows, tiles.columns, tiles.channels},
                       4,
@@ -63,7 +87,9 @@ void PlanBuilder::add_tiles(const Region& region) {
     return expression.load({.buffer = buffers.number(source.buffer, false),
                             .offset = std::inner_product(place.begin(), place.end(),
                                                          strides.begin(), source.view.offset),
-                            .strides = tiles.over(from_pixels, strides)},
+                            .strides = tiles.over(from_pixels, strides),
+                            .indirect = {},
+                            .guards = tiles.guards(from_pixels, i, j)},
                            root.results[0].dtype);
   };
   const auto side = static_cast<std::size_t>(tiles.side());
@@ -74,7 +100,7 @@ void PlanBuilder::add_tiles(const Region& region) {
   square = from_pixels ? transforms.image(square) : transforms.outputs(square);
   for (std::size_t i = 0; i < square.size(); ++i) {
     for (std::size_t j = 0; j < square.size(); ++j) {
-      expression.move_to(tiles.place(!from_pixels, i, j));
+      expression.move_to(tiles.place(!from_pixels, i, j), tiles.guards(!from_pixels, i, j));
       add_behind_root(region, square[i][j], expression, nest);
     }
   }

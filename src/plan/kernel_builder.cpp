@@ -66,7 +66,11 @@ ScalarValue ExpressionBuilder::load(loop::Access access, DType dtype) {
 loop::Access ExpressionBuilder::access(std::int32_t buffer, std::int64_t offset,
                                        const std::vector<std::int64_t>& strides, bool written) {
   for (std::size_t axis = 0; axis < origin_.size(); ++axis) offset += origin_[axis] * strides[axis];
-  return {.buffer = buffers_.number(buffer, written), .offset = offset, .strides = map_(strides)};
+  return {.buffer = buffers_.number(buffer, written),
+          .offset = offset,
+          .strides = map_(strides),
+          .indirect = {},
+          .guards = guards_};
 }
 
 loop::Access ExpressionBuilder::access_of(ValueId id, bool written) {

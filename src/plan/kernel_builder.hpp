@@ -54,9 +54,11 @@ class ExpressionBuilder {
   /// Nodes whose expressions are evaluated where they are read.
   void recompute(std::vector<std::int32_t> nodes) { recomputed_ = std::move(nodes); }
   /// From here on expressions are of the points `origin` behind those of the domain, over the
-  /// region's axes; none is known yet.
-  void move_to(Dims origin) {
+  /// region's axes; none is known yet. Where a guard fails there is no such point: nothing is read
+  /// or written.
+  void move_to(Dims origin, std::vector<loop::Guard> guards = {}) {
     origin_ = std::move(origin);
+    guards_ = std::move(guards);
     values_.clear();
   }
   /// The value of an operand: an expression that is there or can be made, or a load.
@@ -93,6 +95,7 @@ class ExpressionBuilder {
   std::map<ValueId, ScalarValue> values_;
   std::vector<std::int32_t> recomputed_;
   Dims origin_;  ///< empty: that of the region
+  std::vector<loop::Guard> guards_;
   bool uses_indices_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "graph/winograd.hpp"
 #include "one_by_one.hpp"
@@ -67,6 +68,7 @@ TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
       {{1, 6, 9, 16}, {3, 3, 16, 19}, strided({0, 2}, {1, 0})},
       {{1, 18, 12, 16}, {3, 3, 16, 16}, strided({0, 0}, {0, 0})},
       {{1, 1, 1, 16}, {3, 3, 16, 16}, strided({1, 1}, {1, 1})},
+      {{1, 5, 6, 16}, {3, 3, 16, 16}, strided({9, 1}, {0, 8})},
   };
   for (const Case& c : cases) {
     const Graph direct = convolution(c);
@@ -152,12 +154,26 @@ TEST(Winograd, TransformsOfOtherShapesAreErrors) {
   EXPECT_FALSE(made(op::WinogradImage{4, 2}, {f32, {1, 17, 9, 3}}));
   EXPECT_FALSE(made(op::WinogradImage{2, 3}, {f32, {1, 6, 6, 3}}));
   EXPECT_FALSE(made(op::WinogradImage{2, 0}, {f32, {1, 6, 6, 3}}));
+  const auto image = [](Axes low, Axes high) {
+    return op::WinogradImage{.outputs = 4, .low = std::move(low), .high = std::move(high)};
+  };
+  EXPECT_TRUE(made(image({1, 1}, {2, 0}), {f32, {1, 7, 5, 3}}));
+  EXPECT_FALSE(made(image({1, 1}, {1, 0}), {f32, {1, 7, 5, 3}}));
+  EXPECT_FALSE(made(image({-1, 0}, {1, 0}), {f32, {1, 10, 6, 3}}));
+  EXPECT_TRUE(made(image({8, 0}, {0, 0}), {f32, {1, 2, 6, 3}}));
+  EXPECT_FALSE(made(image({0}, {0, 0}), {f32, {1, 10, 6, 3}}));
+  EXPECT_FALSE(
+      made(image({0, 0}, {std::numeric_limits<std::int64_t>::max(), 0}), {f32, {1, 10, 6, 3}}));
   const Type points{f32, {16, 6, 3}};
   EXPECT_TRUE(made(op::WinogradOutputs{2, 3, 1}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{2, 4, 1}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{2, 0, 1}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{2, 1, -1}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{4, 3, 1}, points));
+  EXPECT_TRUE(made(op::WinogradOutputs{2, 3, 1, 1, {1, 0}}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 3, 1, 1, {2, 0}}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 3, 1, 1, {0, -1}}, points));
+  EXPECT_FALSE(made(op::WinogradOutputs{2, 3, 1, 1, {0}}, points));
   EXPECT_FALSE(made(op::WinogradOutputs{2, 3, 1}, {f32, {16, 0, 3}}));
   constexpr std::int64_t huge = std::int64_t{1} << 32;  // whose square is 0
   EXPECT_FALSE(made(op::WinogradOutputs{2, huge, huge}, points));

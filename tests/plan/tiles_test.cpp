@@ -1,5 +1,6 @@
 // Transforms of Winograd's tiles as kernels: what joins them, where their points lie, what they
 // compute.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "../cost/presets.hpp"
@@ -12,7 +13,7 @@
 namespace rlx::plan {
 namespace {
 
-/// What a layer by points does behind its products, for [2, 8, 12, channels].
+/// What a layer by points does behind its products, for [2, 8, 12, channels] or a part of it.
 using Behind = std::function<Value(Graph&, Value)>;
 
 Graph layer(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
@@ -27,19 +28,36 @@ Graph layer(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
   return graph;
 }
 
-const Shape image{2, 8, 12, 19};
+/// The same with zeros around images that end within tiles, on both sides of the products.
+Graph layer_with_borders(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 7, 13, channels});
+  const std::int64_t points = (outputs + 2) * (outputs + 2);
+  const Value w = testing::weight(graph, {points, channels, channels}, 3);
+  const op::WinogradImage image{.outputs = outputs, .low = {1, 0}, .high = {2, 1}};
+  const Value products = matmul(graph.add_one(image, {x}), w);
+  const op::WinogradOutputs results{
+      .outputs = outputs, .rows = 8 / outputs, .columns = 12 / outputs, .cut = {1, outputs - 1}};
+  graph.output("y", behind(graph, graph.add_one(results, {products})));
+  return graph;
+}
 
 Value residual(Graph& graph, Value y) {
   const Value bias = testing::weight(graph, {19}, 5);
-  return relu(y + bias + graph.input("r", f32, image)) * graph.input("s", f32, {2, 1, 12, 1});
+  const Shape columns{2, 1, y.shape()[2], 1};
+  return relu(y + bias + graph.input("r", f32, y.shape())) * graph.input("s", f32, columns);
 }
 
 /// Values that kernels fetch at places that depend on the point, at each pixel of a tile.
 Value picked(Graph& graph, Value y) {
-  const Tensor rows = Tensor::of<std::int64_t>({8}, {2, 7, 4, 1, 6, 3, 0, 5});
-  const Value table = graph.input("t", f32, image);
-  const Value border = pad(graph.input("p", f32, {2, 5, 9, 19}), {0, 2, 1, 0}, {0, 1, 2, 0});
-  return y + gather(table, graph.constant(rows), 1) + border;
+  const std::int64_t height = y.shape()[1].value(), width = y.shape()[2].value();
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < height; ++row) rows.push_back(row * 5 % height);
+  const Value table = graph.input("t", f32, y.shape());
+  const Value border =
+      pad(graph.input("p", f32, {2, height - 3, width - 3, 19}), {0, 2, 1, 0}, {0, 1, 2, 0});
+  const Tensor picks = Tensor::of<std::int64_t>({height}, std::span<const std::int64_t>(rows));
+  return y + gather(table, graph.constant(picks), 1) + border;
 }
 
 /// Both as programs of the device and evaluated node by node.
@@ -76,6 +94,35 @@ TEST(Tiles, compute_what_the_reference_does) {
     expect_computed(
         layer(outputs, 19, [](Graph&, Value y) { return reduce(y, Reduction::sum, {3}); }), 5e-3);
   }
+}
+
+TEST(Tiles, compute_what_the_reference_does_at_borders) {
+  for (const std::int64_t outputs : {2, 4}) {
+    for (const std::int64_t channels : {19, 64}) {
+      expect_computed(layer_with_borders(outputs, channels, [](Graph&, Value y) { return y; }),
+                      2e-3);
+    }
+    expect_computed(layer_with_borders(outputs, 19, residual), 2e-3);
+    expect_computed(layer_with_borders(outputs, 19, picked), 2e-3);
+  }
+}
+
+/// Zeros around an image are no pass over it, and what tiles have too much none over the results.
+TEST(Tiles, a_layer_by_points_has_no_pad_and_no_copy) {
+  Graph graph;
+  const Value x = relu(graph.input("x", f32, {1, 27, 27, 64}));
+  const Value w = testing::weight(graph, {3, 3, 64, 64}, 3);
+  const op::Conv conv{.pad_low = {1, 1}, .pad_high = {1, 1}, .channels_last = true};
+  const Value y = relu(graph.add_one(conv, {x, w}));
+  graph.output("y", concat({y, x}, 3));
+  CompileOptions options;
+  options.answers["write conv (0) by Winograd's F(4x4, 3x3)"] = true;
+  Session session(Device::cpu);
+  const Explanation explained = session.compile(graph, options).value().explain().value();
+  std::vector<std::string> regions;
+  for (const Explanation::Kernel& kernel : explained.kernels) regions.push_back(kernel.region);
+  EXPECT_THAT(regions, ::testing::ElementsAre("relu", "winograd_image", "dot_general",
+                                              "winograd_outputs+relu"));
 }
 
 TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {

@@ -12,6 +12,11 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
     : emitter_(emitter), plan_(std::move(plan)), nest_(plan_.nest) {
   passes_ = make_passes(emitter, plan_);
   find_interior();
+  inside_passes_ = passes_;
+  for (NestPass& pass : inside_passes_) {
+    for (loop::Access& access : pass.accesses)
+      std::erase_if(access.guards, [&](const auto& guard) { return plan_.is_of_border(guard); });
+  }
   const DimSet reduced = plan_.reduced_dims();
   for (int i = 0; i < static_cast<int>(nest_.stores.size()); ++i) {
     const loop::Store& store = nest_.stores[static_cast<std::size_t>(i)];
@@ -190,8 +195,37 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
   for (int dim = 0; dim < plan_.vector_dim; ++dim) {
     enter(frame, dim, frame.index[static_cast<std::size_t>(dim)], true);
   }
+  if (!plan_.borders.empty() && !frame.inside) {
+    llvm::Value* inside = is_inside(frame);
+    emitter_.when(inside, [&] {
+      NestFrame inner = frame;
+      inner.inside = true;
+      emit_block_at(std::move(inner), low, high);
+    });
+    return emitter_.when(emitter_.builder.CreateNot(inside),
+                         [&] { emit_block_at(std::move(frame), low, high); });
+  }
+  emit_block_at(std::move(frame), low, high);
+}
+
+llvm::Value* NestEmitter::is_inside(const NestFrame& frame) {
+  auto& b = emitter_.builder;
+  llvm::Value* inside = b.getTrue();
+  for (const Border& border : plan_.borders) {
+    llvm::Value* place = emitter_.i64(0);
+    for (std::size_t dim = 0; dim < border.coefficients.size(); ++dim) {
+      const std::int64_t c = border.coefficients[dim];
+      if (c != 0) place = b.CreateAdd(place, b.CreateMul(frame.index[dim], emitter_.i64(c)));
+    }
+    inside = b.CreateAnd(inside, b.CreateICmpSGE(place, emitter_.i64(-border.first)));
+    inside = b.CreateAnd(inside, b.CreateICmpSLT(place, emitter_.i64(border.extent - border.last)));
+  }
+  return inside;
+}
+
+void NestEmitter::emit_block_at(NestFrame frame, llvm::Value* low, llvm::Value* high) {
   frame.lanes = 1;
-  if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes_.back());
+  if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes(frame).back());
   // Single points of a nest with tiles need chains of additions to overlap, too.
   const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;
   vector_loop(low, high, single ? plan_.single_unroll : plan_.unroll, plan_.may_repeat, {},

@@ -46,6 +46,7 @@ struct NestFrame {
   llvm::Value* scratch = nullptr;  ///< of the row
   /// The part of a parallel vector dim that the item takes.
   llvm::Value *low = nullptr, *high = nullptr;
+  bool inside = false;  ///< of all borders of the plan
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;
   /// Lanes of a reduced dim that no earlier vector has taken; null: all.
@@ -77,8 +78,10 @@ class NestEmitter {
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
+  void emit_block_at(NestFrame frame, llvm::Value* low, llvm::Value* high);
   Values vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll, bool repeat,
                      Values state, const Body& body);
+  llvm::Value* is_inside(const NestFrame& frame);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
   void hoist(NestFrame& frame, const NestPass& pass);
   void find_interior();
@@ -93,7 +96,7 @@ class NestEmitter {
     return {vector / runs, std::int64_t{vector % runs} * frame.lanes};
   }
   const std::vector<NestPass>& passes(const NestFrame& frame) const {
-    return frame.tile > 1 ? interior_passes_ : passes_;
+    return frame.inside ? inside_passes_ : frame.tile > 1 ? interior_passes_ : passes_;
   }
 
   // nest_pass.cpp: what happens at a point of the parallel dims.
@@ -160,6 +163,8 @@ class NestEmitter {
   /// Of tiles, which lie where no guard along the tile dim fails.
   std::vector<NestPass> interior_passes_;
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
+  /// Of points inside of all borders.
+  std::vector<NestPass> inside_passes_;
   /// By access: the first of the same buffer with the same strides.
   std::vector<std::size_t> leaders_;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only

@@ -261,6 +261,7 @@ PointExpression NestEmitter::expression_at(const NestFrame& frame, const NestPas
                                            unsigned vector) {
   Point point;
   point.index = frame.index;
+  point.alone = plan_.levels == 0;
   llvm::Value*& along = point.index[static_cast<std::size_t>(plan_.vector_dim)];
   if (along) {
     point.vector_dim = plan_.vector_dim;
@@ -421,7 +422,10 @@ void NestEmitter::emit_stores(const NestFrame& frame, const std::vector<int>& st
       store_woven(frame, number, points);
       continue;
     }
-    const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
+    loop::Store store = nest_.stores[static_cast<std::size_t>(number)];
+    if (frame.inside)
+      std::erase_if(store.access.guards,
+                    [&](const loop::Guard& guard) { return plan_.is_of_border(guard); });
     for (unsigned vector = 0; vector < points.size(); ++vector) {
       const std::size_t place = nest_.accesses.size() + static_cast<std::size_t>(number);
       points[vector].store(store, address_of(frame, place, vector));

@@ -187,7 +187,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     row *= static_cast<double>(nest.extents[i]);
     reduced_dims |= DimSet{1} << i;
   }
-  constexpr double elements_of_page = 1024;
+  constexpr std::int64_t elements_of_page = 1024;
   double cost = 0;
   const bool woven = lanes >= 4 && dim_between(nest, dim) >= 0;
   auto add = [&](const loop::Access& access, double weight, bool store) {
@@ -199,10 +199,9 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
       scattered = scattered || (node_dims[static_cast<std::size_t>(part.node)] >> dim & 1);
     }
     double one = access.strides[d] == 0 ? 0.6 : 1;
-    // Lanes far apart lie in many lines and pages.
-    const double far =
-        std::min(1.0, std::abs(static_cast<double>(access.strides[d])) / elements_of_page);
-    if (scattered) one = store && woven ? 2 : lanes * (1 + far);
+    // Lanes a page apart and more take an entry of the TLB each.
+    const double far = std::abs(access.strides[d]) >= elements_of_page ? 2 : 1;
+    if (scattered) one = store && woven ? 2 : lanes * far;
     for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
     cost += weight * one;
   };
@@ -322,7 +321,8 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
 /// the first dim, workers that shared out the first would each write a part of nearly every line:
 /// they share out blocks of the other one. Not where rows are so long that few lines are shared.
 void put_blocks_first(NestPlan& plan) {
-  constexpr std::int64_t long_row_bytes = 2048, most_blocks = 8, elements_of_line = 16;
+  constexpr std::int64_t long_row_bytes = 2048, elements_of_line = 16;
+  constexpr std::int64_t fewest_blocks = 4, most_blocks = 8;
   const loop::Nest& nest = plan.nest;
   if (nest.stores.empty() || plan.vector_is_reduced() || plan.row_block > 1) return;
   const loop::Store& store = nest.stores.front();
@@ -335,12 +335,15 @@ void put_blocks_first(NestPlan& plan) {
   const auto size =
       static_cast<std::int64_t>(size_of(nest.nodes[static_cast<std::size_t>(store.node)].dtype));
   if (dim == 0 || apart(dim) <= apart(0) || apart(dim) * size >= long_row_bytes) return;
-  const std::int64_t step = std::max<std::int64_t>(
-      elements_of_line, dim == plan.vector_dim ? plan.lanes * plan.unroll : plan.tile);
-  const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)];
-  const std::int64_t block = (extent + most_blocks - 1) / most_blocks;
-  const std::int64_t rounded = (block + step - 1) / step * step;
-  if (rounded >= extent) return;
+  const bool by_tiles = dim != plan.vector_dim;
+  const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)],
+                     step = std::max<std::int64_t>(elements_of_line,
+                                                   by_tiles ? plan.tile : plan.lanes),
+                     round = by_tiles ? plan.tile : plan.lanes * plan.unroll;
+  if (extent < fewest_blocks * step) return;
+  const std::int64_t block = std::max((extent + most_blocks - 1) / most_blocks,
+                                      std::min(round, extent / fewest_blocks)),
+                     rounded = (block + step - 1) / step * step;
   plan.split_dim = dim;
   plan.split_size = rounded;
   plan.blocks_first = true;
@@ -411,7 +414,42 @@ void choose_items(NestPlan& plan, bool rows) {
   }
 }
 
+/// Calls visit(guards) for those of every access and store.
+void for_each_guards(const loop::Nest& nest, const auto& visit) {
+  for (const loop::Access& access : nest.accesses) visit(access.guards);
+  for (const loop::Store& store : nest.stores) visit(store.access.guards);
+}
+
+void find_borders(NestPlan& plan) {
+  constexpr int few = 4;  // guarded accesses, which are not worth more code
+  if (plan.levels > 0 || plan.tile > 1 || plan.vector_is_reduced()) return;
+  int guarded = 0;
+  std::vector<Border> borders;
+  for_each_guards(plan.nest, [&](const std::vector<loop::Guard>& guards) {
+    guarded += !guards.empty();
+    for (const loop::Guard& guard : guards) {
+      if (guard.coefficients[static_cast<std::size_t>(plan.vector_dim)] != 0) continue;
+      const auto same = std::ranges::find_if(borders, [&](const Border& border) {
+        return border.extent == guard.extent && border.coefficients == guard.coefficients;
+      });
+      if (same == borders.end()) {
+        borders.push_back({guard.offset, guard.offset, guard.extent, guard.coefficients});
+        continue;
+      }
+      same->first = std::min(same->first, guard.offset);
+      same->last = std::max(same->last, guard.offset);
+    }
+  });
+  if (guarded > few) plan.borders = std::move(borders);
+}
+
 }  // namespace
+
+bool NestPlan::is_of_border(const loop::Guard& guard) const {
+  return std::ranges::any_of(borders, [&](const Border& border) {
+    return border.extent == guard.extent && border.coefficients == guard.coefficients;
+  });
+}
 
 std::int64_t NestPlan::points(int first, int last) const {
   std::int64_t product = 1;
@@ -463,6 +501,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   plan_rows(plan, rows);
   choose_items(plan, rows);
   if (!rows) put_blocks_first(plan);
+  if (!rows) find_borders(plan);
   return plan;
 }
 

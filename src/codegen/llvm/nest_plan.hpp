@@ -13,6 +13,13 @@ namespace rlx::codegen {
 /// Bit i: dim i.
 using DimSet = std::uint64_t;
 
+/// Guards that differ in their offsets alone and tell nothing of single lanes: where 0 <= first + p
+/// and last + p < extent for p = sum(coefficients[i] * d[i]), all of them hold.
+struct Border {
+  std::int64_t first = 0, last = 0, extent = 0;
+  std::vector<std::int64_t> coefficients;
+};
+
 /// The nest in the form that code is made from, and the decisions.
 ///
 /// Loops, outer to inner: work items (all parallel dims before `split_dim`, and blocks of
@@ -41,6 +48,9 @@ struct NestPlan {
   /// Stores write every `tile`-th element along the vector dim, and along the tile dim those
   /// between: the vectors of a tile are woven into runs.
   bool woven = false;
+  /// Of a map with many guards: blocks of lanes that lie inside of all borders have code of their
+  /// own, which asks for none of them.
+  std::vector<Border> borders;
   /// No store changes what a load reads: points may be computed twice, so that the last vector of a
   /// row reaches back into the one before it.
   bool may_repeat = false;
@@ -64,6 +74,8 @@ struct NestPlan {
   int rank() const { return static_cast<int>(nest.extents.size()); }
   std::int64_t points(int first, int last) const;  ///< product of extents
   DimSet reduced_dims() const;
+  /// Does code of points inside of all borders leave the guard out?
+  bool is_of_border(const loop::Guard& guard) const;
 };
 
 /// With `rows` a work item is one point of the parallel dims, in row-major order, and lanes run

@@ -1,7 +1,10 @@
 // Expressions at a point: addresses of accesses, guards, data-dependent indices, and nodes in the
 // order of need.
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/GlobalVariable.h>
 #include <llvm/IR/Intrinsics.h>
+
+#include <cmath>
 
 #include "codegen/llvm/nest_plan.hpp"
 #include "codegen/llvm/scalar_values.hpp"
@@ -124,6 +127,22 @@ llvm::Value* PointExpression::safe_pointer(const Place& place, const loop::Acces
                 : place.pointer;
 }
 
+namespace {
+
+/// A line of zeros.
+llvm::Value* zeros(Emitter& emitter) {
+  if (llvm::GlobalVariable* known = emitter.module.getNamedGlobal("zeros")) return known;
+  constexpr unsigned line_bytes = 64;
+  auto* type = llvm::ArrayType::get(emitter.builder.getInt8Ty(), line_bytes);
+  auto* line =
+      new llvm::GlobalVariable(emitter.module, type, true, llvm::GlobalValue::PrivateLinkage,
+                               llvm::ConstantAggregateZero::get(type), "zeros");
+  line->setAlignment(llvm::Align(line_bytes));
+  return line;
+}
+
+}  // namespace
+
 llvm::Value* PointExpression::load(const ScalarNode& node) {
   const loop::Access& access = accesses_[node.index];
   const PartialAddress address =
@@ -137,7 +156,14 @@ llvm::Value* PointExpression::load(const ScalarNode& node) {
     if (mask) mask = splat(emitter_, mask, point_.lanes);
     return emit_gather(emitter_, dtype, place.pointer, mask, fill);
   }
-  place.pointer = safe_pointer(place, access);
+  // All lanes or none, which are then zeros: those are read from elsewhere, under no mask.
+  const bool is_whole =
+      point_.alone && place.guard && lanes_of(place.guard) == 1 && point_.lanes > 1;
+  if (is_whole && place.stride == 1 && access.fill == 0 && !std::signbit(access.fill)) {
+    place.pointer = emitter_.builder.CreateSelect(place.guard, place.pointer, zeros(emitter_));
+    place.guard = nullptr;
+  }
+  place.pointer = place.guard ? safe_pointer(place, access) : place.pointer;
   // A broadcast element exists whenever one lane does, so the tail's mask does not matter to it.
   llvm::Value* mask = place.stride == 0 ? place.guard : lane_mask(place.guard);
   if (mask && lanes_of(mask) == 1 && place.stride != 0 && emitter_.machine.masks) {

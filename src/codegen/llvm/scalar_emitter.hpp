@@ -62,6 +62,7 @@ struct Point {
   int vector_dim = -1;
   unsigned lanes = 1;
   llvm::Value* mask = nullptr;  ///< <lanes x i1> of the lanes that exist; null: all of them
+  bool alone = false;           ///< shares no loads with its neighbours, as the taps of tiles do
 };
 
 /// A part of an access's address that was computed outside of the loop: pointer covers the offset
