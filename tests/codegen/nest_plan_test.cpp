@@ -81,6 +81,20 @@ TEST(NestPlan, LanesApartLieInAsFewLinesAsTheyCan) {
   }
 }
 
+TEST(NestPlan, LanesRunAlongWhatIsWrittenWherePagesAreTurned) {
+  loop::Nest nest;
+  nest.extents = {1024, 256};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .strides = {1, 1024}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {256, 1}}, 0}};
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    const NestPlan plan = plan_nest(nest, machine_with(isa), false);
+    EXPECT_EQ(step_of_lanes(plan), 1024);
+    EXPECT_EQ(plan.turned.size(), 1u);
+  }
+}
+
 TEST(NestPlan, WorkersThatWriteToEveryPointShareNoLines) {
   for (const Isa isa : {Isa::avx2, Isa::avx512}) {
     for (const std::int64_t channels : {8, 16, 24, 32, 48, 64, 128}) {

@@ -200,7 +200,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     }
     double one = access.strides[d] == 0 ? 0.6 : 1;
     // Lanes a page apart and more take an entry of the TLB each.
-    const double far = std::abs(access.strides[d]) >= elements_of_page ? 2 : 1;
+    const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
     if (scattered) one = store && woven ? 2 : lanes * far;
     for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
     cost += weight * one;
