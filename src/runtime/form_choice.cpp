@@ -142,10 +142,10 @@ std::vector<std::size_t> FormChoice::fastest_on(Questions asked, const std::vect
 }
 
 double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers,
-                            const std::vector<std::size_t>& forms) const {
+                            const std::vector<std::size_t>& forms, int threads) const {
   double sum = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads_);
+    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads);
     if (form.ok()) sum += form->ns;
   }
   return sum;
@@ -159,10 +159,10 @@ std::vector<std::size_t> FormChoice::fastest(const Graph& graph, Questions asked
   // bytes to fetch from other cores: where programs are short, that form is asked for as well, and
   // shared ones must gain something.
   constexpr double short_ns = 300e3;
-  const double shared_ns = total_ns(asked, layers, chosen);
+  const double shared_ns = total_ns(asked, layers, chosen, threads_);
   if (threads_ != 1 && backend_.lanes() > 1 && shared_ns < short_ns) {
     std::vector<std::size_t> alone = fastest_on(asked, layers, 1);
-    if (total_ns(asked, layers, alone) < least_gain * shared_ns) chosen = std::move(alone);
+    if (total_ns(asked, layers, alone, 1) < least_gain * shared_ns) chosen = std::move(alone);
   }
   for (std::size_t i = 0; i < asked.size(); ++i)
     chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,

@@ -54,9 +54,9 @@ class FormChoice {
   /// The fastest form on so many threads, by question.
   std::vector<std::size_t> fastest_on(Questions asked, const std::vector<Layer>& layers,
                                       int threads);
-  /// What these forms take together on all threads.
+  /// What these forms take together on so many threads.
   double total_ns(Questions asked, const std::vector<Layer>& layers,
-                  const std::vector<std::size_t>& forms) const;
+                  const std::vector<std::size_t>& forms, int threads) const;
   /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
   std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
                      const Layer& layer, std::size_t best);
