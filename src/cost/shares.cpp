@@ -67,6 +67,7 @@ class Shares {
     const std::int64_t first = std::min(known.first, share.first),
                        last = std::max(known.last, share.last);
     if (both < 0 || 4 * both < 3 * (last - first)) return false;
+    known.reach += last - first - (known.last - known.first);
     known.first = first, known.last = last;
     known.elements = std::min(known.elements + share.elements, last - first + 1);
     return true;
@@ -94,6 +95,7 @@ class Shares {
     if (step == 0) return;
     // In order, though windows reach over into the other part.
     if (step * extents[lead] >= within) {
+      share.reach = within - step;
       share.kind = strides[lead] < 0 ? Share::Kind::reversed : Share::Kind::in_order;
       return;
     }

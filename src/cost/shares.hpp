@@ -27,6 +27,9 @@ struct Share {
   std::int64_t first = 0, last = 0;
   std::int64_t elements = 1;  ///< of those from first to last, how many
   Kind kind = Kind::each;
+  /// In order: from where the next worker's points begin to where the last one of a worker ends, as
+  /// windows reach over. 0 or less: they do not.
+  std::int64_t reach = 0;
   std::int64_t period = 0;  ///< woven: elements until the first worker comes again
   bool written = false;
   /// Only the workers of one part of so many equal ones touch them, as `kind` says.

@@ -91,6 +91,30 @@ TEST(Crossing, half_of_its_part_of_what_is_turned_a_worker_gets_from_the_other) 
   EXPECT_NEAR(both[0].all_written(), bytes / 2, 0.05 * bytes);
 }
 
+TEST(Crossing, windows_reach_over_into_rows_of_the_other) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  constexpr std::int64_t size = 16, channels = 64;
+  const auto fetched = [&](std::int64_t window) {
+    Graph graph;
+    const Value y = matmul(graph.input("x", f32, {size * size, channels}),
+                           graph.param("w", f32, {channels, channels}));
+    const op::WindowReduce pool{.kind = Reduction::max,
+                                .window = {window, window},
+                                .strides = {1, 1},
+                                .pad_low = {window / 2, window / 2},
+                                .pad_high = {window / 2, window / 2},
+                                .channels_last = true};
+    graph.output("z", graph.add_one(pool, {reshape(y, {1, size, size, channels})}));
+    const Plan plan = plan_of(graph, model, 1);
+    EXPECT_EQ(plan.steps.size(), 2U);
+    return crossings_with(plan, model, {2, 2}).at(1).all_read();
+  };
+  constexpr double row = size * channels * 4;
+  EXPECT_EQ(fetched(1), 0);
+  EXPECT_NEAR(fetched(3), row, 0.2 * row);
+  EXPECT_NEAR(fetched(5), 2 * row, 0.2 * row);
+}
+
 /// The transform of an image and its products.
 Graph products_of_points(std::int64_t tiles, std::int64_t channels) {
   Graph graph;
