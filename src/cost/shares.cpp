@@ -60,8 +60,8 @@ class Shares {
   /// Accesses to nearly the same elements, like those of windows and tiles, are one share.
   static bool join(Share& known, const Share& share) {
     if (known.buffer != share.buffer || known.written != share.written ||
-        known.kind != share.kind || known.period != share.period || known.part != share.part ||
-        known.parts != share.parts)
+        known.kind != share.kind || known.period != share.period || known.run != share.run ||
+        known.part != share.part || known.parts != share.parts)
       return false;
     const std::int64_t both = std::min(known.last, share.last) - std::max(known.first, share.first);
     const std::int64_t first = std::min(known.first, share.first),
@@ -106,6 +106,7 @@ class Shares {
       if (dim != lead && extents[dim] > 1 && other > step)
         share.period = std::min(share.period, other);
     }
+    share.run = std::min(step * extents[lead], share.period);
   }
 
   std::vector<Share>& shares_;

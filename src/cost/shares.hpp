@@ -31,6 +31,7 @@ struct Share {
   /// windows reach over. 0 or less: they do not.
   std::int64_t reach = 0;
   std::int64_t period = 0;  ///< woven: elements until the first worker comes again
+  std::int64_t run = 0;     ///< woven: the first so many of a period, which workers share out
   bool written = false;
   /// Only the workers of one part of so many equal ones touch them, as `kind` says.
   std::int32_t part = 0, parts = 1;

@@ -96,14 +96,22 @@ class Owners {
     const std::size_t count = range.last - range.first;
     const double bytes = static_cast<double>(share.elements) * size / static_cast<double>(count);
     const double period = pieces_of_period(share, size, range);
-    if (team.members > 1 && period >= fine_period) {
-      const double turn = period / team.members;
+    const double run = period * share_of_period(share);
+    if (team.members > 1 && run >= fine_period) {
+      const double turn = run / team.members;
       std::size_t first = 0;
-      for (std::int32_t turns = 0; first < count; ++turns) {
-        const auto end = static_cast<std::size_t>(turn * (turns + 1));
-        const std::size_t last = std::min(count, std::max(end, first + 1));
+      for (std::int64_t turns = 0; first < count; ++turns) {
+        const std::int64_t periods = turns / team.members, turn_of = turns % team.members;
+        const double begin =
+            static_cast<double>(periods) * period + turn * static_cast<double>(turn_of);
+        first = std::max(first, static_cast<std::size_t>(begin));
+        const std::size_t last =
+            std::min(count, std::max(static_cast<std::size_t>(begin + turn), first + 1));
+        if (first >= last) break;
         visit(Pieces::Range{range.first + first, range.first + last},
-              Owner{.kind = Owner::Kind::one, .worker = team.first + turns % team.members}, bytes);
+              Owner{.kind = Owner::Kind::one,
+                    .worker = team.first + static_cast<std::int32_t>(turn_of)},
+              bytes / share_of_period(share));
         first = last;
       }
       return;
@@ -113,6 +121,11 @@ class Owners {
                               range.first + (part + 1) * count / parts};
       visit(own, toucher(team, share, part, parts, size), bytes);
     }
+  }
+
+  /// The part of a period that workers share out.
+  static double share_of_period(const cost::Share& share) {
+    return share.run > 0 ? static_cast<double>(share.run) / static_cast<double>(share.period) : 1;
   }
 
   /// Pieces from a worker's part to its next one, where workers take turns; else 0.
@@ -194,7 +207,7 @@ class Owners {
     const auto size =
         static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
     const double row = static_cast<double>(share.period) * size;
-    if (std::fmod(row / members, line_bytes) == 0) return;
+    if (std::fmod(row * share_of_period(share) / members, line_bytes) == 0) return;
     const double rows =
         static_cast<double>(share.last - share.first + 1) / static_cast<double>(share.period);
     result_[&step].written[0] += line_bytes * rows;
@@ -228,7 +241,8 @@ class Owners {
         // Written by whoever comes there.
         return {.kind = share.written ? Owner::Kind::woven : Owner::Kind::all};
       case cost::Share::Kind::woven:
-        return {.kind = Owner::Kind::woven, .period = static_cast<double>(share.period) * size};
+        return {.kind = Owner::Kind::woven,
+                .period = share.run == share.period ? static_cast<double>(share.period) * size : 0};
       case cost::Share::Kind::reversed: part = parts - 1 - part; break;
       case cost::Share::Kind::in_order: break;
     }

@@ -115,6 +115,28 @@ TEST(Crossing, windows_reach_over_into_rows_of_the_other) {
   EXPECT_NEAR(fetched(5), 2 * row, 0.2 * row);
 }
 
+/// A third of the columns of a product, by head: the first worker made all of them and more.
+TEST(Crossing, heads_of_one_third_of_a_product_come_from_who_made_it) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  constexpr std::int64_t rows = 32, heads = 16, width = 64;
+  Graph graph;
+  const Value qkv =
+      matmul(graph.input("x", f32, {rows, 64}), graph.param("w", f32, {64, 3 * heads * width}));
+  const Value q = reshape(slice(qkv, {0, 0}, {rows, heads * width}), {rows, heads, width});
+  graph.output("y", matmul(transpose(q, {1, 0, 2}), graph.param("v", f32, {heads, width, width})));
+  graph.output("k", slice(qkv, {0, heads * width}, {rows, 3 * heads * width}));
+  const Plan plan = plan_of(graph, model, 1);
+  std::size_t products = 0;
+  const std::vector<Crossing> found =
+      crossings_with(plan, model, std::vector<int>(plan.steps.size(), 2));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (plan.steps[i].name != "matmul" || products++ == 0) continue;
+    constexpr double of_second = rows * heads / 2 * width * 4;
+    EXPECT_NEAR(found[i].all_read(), of_second, 0.05 * of_second);
+  }
+  EXPECT_EQ(products, 2U);
+}
+
 /// The transform of an image and its products.
 Graph products_of_points(std::int64_t tiles, std::int64_t channels) {
   Graph graph;
