@@ -422,10 +422,7 @@ void NestEmitter::emit_stores(const NestFrame& frame, const std::vector<int>& st
       store_woven(frame, number, points);
       continue;
     }
-    loop::Store store = nest_.stores[static_cast<std::size_t>(number)];
-    if (frame.inside)
-      std::erase_if(store.access.guards,
-                    [&](const loop::Guard& guard) { return plan_.is_of_border(guard); });
+    const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
     for (unsigned vector = 0; vector < points.size(); ++vector) {
       const std::size_t place = nest_.accesses.size() + static_cast<std::size_t>(number);
       points[vector].store(store, address_of(frame, place, vector));

@@ -414,20 +414,16 @@ void choose_items(NestPlan& plan, bool rows) {
   }
 }
 
-/// Calls visit(guards) for those of every access and store.
-void for_each_guards(const loop::Nest& nest, const auto& visit) {
-  for (const loop::Access& access : nest.accesses) visit(access.guards);
-  for (const loop::Store& store : nest.stores) visit(store.access.guards);
-}
-
+/// Stores that a guard leaves out are branched over, which costs little: they are few, and each
+/// block of lanes goes the same way.
 void find_borders(NestPlan& plan) {
-  constexpr int few = 4;  // guarded accesses, which are not worth more code
+  constexpr int few = 4;  // guarded loads, which are not worth more code
   if (plan.levels > 0 || plan.tile > 1 || plan.vector_is_reduced()) return;
   int guarded = 0;
   std::vector<Border> borders;
-  for_each_guards(plan.nest, [&](const std::vector<loop::Guard>& guards) {
-    guarded += !guards.empty();
-    for (const loop::Guard& guard : guards) {
+  for (const loop::Access& access : plan.nest.accesses) {
+    guarded += !access.guards.empty();
+    for (const loop::Guard& guard : access.guards) {
       if (guard.coefficients[static_cast<std::size_t>(plan.vector_dim)] != 0) continue;
       const auto same = std::ranges::find_if(borders, [&](const Border& border) {
         return border.extent == guard.extent && border.coefficients == guard.coefficients;
@@ -439,7 +435,7 @@ void find_borders(NestPlan& plan) {
       same->first = std::min(same->first, guard.offset);
       same->last = std::max(same->last, guard.offset);
     }
-  });
+  }
   if (guarded > few) plan.borders = std::move(borders);
 }
 

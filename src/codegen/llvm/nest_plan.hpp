@@ -48,8 +48,8 @@ struct NestPlan {
   /// Stores write every `tile`-th element along the vector dim, and along the tile dim those
   /// between: the vectors of a tile are woven into runs.
   bool woven = false;
-  /// Of a map with many guards: blocks of lanes that lie inside of all borders have code of their
-  /// own, which asks for none of them.
+  /// Of a map with many guarded loads: blocks of lanes that lie inside of all borders have code of
+  /// their own, which asks for none of them.
   std::vector<Border> borders;
   /// No store changes what a load reads: points may be computed twice, so that the last vector of a
   /// row reaches back into the one before it.
