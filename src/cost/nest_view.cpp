@@ -5,7 +5,7 @@ namespace rlx::cost {
 
 Items NestView::items() const {
   if (plan_.items <= 1) return Items(nest_.parts * plan_.items);
-  const std::int64_t before = plan_.points(0, plan_.first_inner_dim());
+  const std::int64_t before = plan_.points(0, plan_.inner_dim);
   return Items::by_size(plan_.blocks_first ? nest_.parts : nest_.parts * before, plan_.split_size,
                         nest_.extents[static_cast<std::size_t>(plan_.split_dim)],
                         plan_.blocks_first ? before : 1);

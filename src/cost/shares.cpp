@@ -133,9 +133,10 @@ std::size_t lead_of(const loop::Contraction& c, const codegen::ContractionPlan& 
 void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
                 std::span<const loop::Buffer> buffers) {
   const loop::Nest& nest = plan.nest;
-  const std::size_t lead =
-      plan.blocks_first ? static_cast<std::size_t>(plan.split_dim)
-                        : first_long(nest.extents, 0, static_cast<std::size_t>(nest.parallel_dims));
+  std::size_t lead = none;
+  if (!plan.blocks_first)
+    lead = first_long(nest.extents, 0, static_cast<std::size_t>(plan.inner_dim));
+  if (lead == none && nest.parallel_dims > 0) lead = static_cast<std::size_t>(plan.split_dim);
   Shares all(shares, buffers);
   for (std::int32_t part = 0; part < nest.parts; ++part) {
     all.set_part(part, nest.parts);

@@ -86,6 +86,12 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
   return copy;
 }
 
+Located PlanBuilder::channels_side_by_side(ValueId id) {
+  const Located located = locate(id);
+  if (located.view.strides.back() == 1) return located;
+  return {dense_buffer(id), View::dense(id, located.view.dims)};
+}
+
 Status PlanBuilder::add_host(const Region& region) {
   if (const FlatGraph* body = flat_.body_of(region.root)) return add_loop(region, *body);
   const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];

@@ -67,12 +67,8 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
 void PlanBuilder::add_tiles(const Region& region) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   const bool from_pixels = root.op.is<op::WinogradImage>();
-  Located source = locate(root.inputs[0]);
-  // Lanes run along the channels, and every pixel is read several times.
-  if (from_pixels && source.view.strides.back() != 1) {
-    source.buffer = dense_buffer(root.inputs[0]);
-    source.view = View::dense(root.inputs[0], source.view.dims);
-  }
+  const Located source =
+      from_pixels ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
   const Tiles tiles = tiles_of(root.op, source.view.dims, region.dims);
   const Domain domain{{tiles.images, tiles.rows, tiles.columns, tiles.channels},
                       4,

@@ -129,6 +129,9 @@ class PlanBuilder {
   void add_concat(const Region& region);
   /// A buffer that holds the value densely from its first byte on.
   std::int32_t dense_buffer(ValueId id);
+  /// Where a value lies, or a dense copy of it where its last axis does not lie side by side: for
+  /// kernels whose lanes run along it and which read every element several times.
+  Located channels_side_by_side(ValueId id);
   /// The same for a value that depends on params and constants alone.
   std::int32_t dense_weight(ValueId id);
   Status add_host(const Region& region);

@@ -55,11 +55,27 @@ TEST(NestPlan, WorkersShareOutWhatLiesFarthestApartWhereRowsAreShort) {
       const auto split = static_cast<std::size_t>(plan.split_dim);
       EXPECT_EQ(plan.nest.stores[0].access.strides[split], size * size);
       EXPECT_EQ(plan.split_size % 16, 0);
-      EXPECT_EQ(plan.items, plan.points(0, plan.first_inner_dim()) *
-                                ((256 + plan.split_size - 1) / plan.split_size));
+      EXPECT_EQ(plan.items,
+                plan.points(0, plan.inner_dim) * ((256 + plan.split_size - 1) / plan.split_size));
     }
     EXPECT_FALSE(plan_nest(channels_first(256, 56), machine_with(isa), false).blocks_first);
   }
+}
+
+TEST(NestPlan, FewImagesThatAreTurnedAreSharedOutByTheirPixels) {
+  loop::Nest nest;
+  const std::int64_t pixels = 4087, channels = 24;
+  nest.extents = {3, channels, pixels};
+  nest.parallel_dims = 3;
+  nest.accesses = {{.buffer = 0, .strides = {pixels * channels, 1, channels}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {pixels * channels, pixels, 1}}, 0}};
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    EXPECT_GE(plan_nest(nest, machine_with(isa), false).items, 8);
+  }
+  const NestPlan plan = plan_nest(nest, machine_with(Isa::avx512), false);
+  EXPECT_EQ(plan.split_dim, plan.vector_dim);
+  EXPECT_EQ(plan.inner_dim, plan.tile_dim());
 }
 
 /// A channel of an image with eight side by side, behind a border.

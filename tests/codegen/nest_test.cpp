@@ -134,6 +134,22 @@ TEST(Nest, TurnsSmallImages) {
   }
 }
 
+/// A few large images: items are blocks of pixels.
+TEST(Nest, TurnsFewImages) {
+  for (const DType dtype : {f32, bf16}) {
+    for (const std::int64_t pixels : {700, 4087}) {
+      for (const std::int64_t channels : {20, 24}) {
+        NestBuilder nest({2, channels, pixels});
+        const int in = nest.buffer(dtype, 2 * pixels * channels);
+        const int out = nest.buffer(dtype, 2 * pixels * channels);
+        nest.store(out, nest.load(in, {pixels * channels, 1, channels}),
+                   {pixels * channels, pixels, 1});
+        expect_as_interpreted(nest.kernel(3), 0, 1);
+      }
+    }
+  }
+}
+
 /// Windows over channels last whose results are channels first.
 TEST(Nest, TurnsSmallPools) {
   for (const std::int64_t side : {1, 3, 6, 9}) {

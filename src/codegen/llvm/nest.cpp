@@ -90,7 +90,7 @@ void NestEmitter::emit_item(llvm::Value* item) {
     return taken;
   };
   const bool first = plan_.blocks_first;
-  const int inner = plan_.first_inner_dim();
+  const int inner = plan_.inner_dim;
   llvm::Value* block = first ? nullptr : take(blocks, split == 0);
   for (int dim = inner - 1; dim >= 0; --dim) {
     enter(frame, dim, take(extent(dim), dim == 0 && !first), false);

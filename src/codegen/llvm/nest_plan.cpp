@@ -317,6 +317,32 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   if (plan.turned.empty()) plan.tile = 1;
 }
 
+/// Items are blocks of `size` points of the dim, and the dims before it but for the tiles'.
+void split(NestPlan& plan, int dim, std::int64_t size) {
+  const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(dim)];
+  plan.split_dim = dim;
+  plan.split_size = size;
+  plan.inner_dim = dim > 0 && dim == plan.vector_dim ? dim - 1 : dim;
+  plan.items = plan.points(0, plan.inner_dim) * ((extent + size - 1) / size);
+}
+
+/// Tiles that are turned make few items along their dim: where two workers could not share them out
+/// evenly, items are blocks of the vector dim, unless its rows are so short that they share lines.
+void split_along_lanes(NestPlan& plan) {
+  constexpr std::int64_t enough = 4, wanted = 16, long_row = 1024;
+  const std::int64_t tiled = plan.nest.extents[static_cast<std::size_t>(plan.tile_dim())],
+                     extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
+  const std::int64_t outer = plan.points(0, plan.tile_dim()), lanes = plan.lanes;
+  if (plan.turned.empty() || plan.items >= enough || extent < long_row ||
+      tiled * extent < 2 * points_per_item)
+    return;
+  const std::int64_t least = (points_per_item + tiled - 1) / tiled,
+                     blocks = (wanted + outer - 1) / outer,
+                     size = std::max(least, (extent + blocks - 1) / blocks);
+  const std::int64_t rounded = (size + lanes - 1) / lanes * lanes;
+  if (rounded < extent) split(plan, plan.vector_dim, rounded);
+}
+
 /// Where points along the tile or vector dim lie farther apart in what is written than those along
 /// the first dim, workers that shared out the first would each write a part of nearly every line:
 /// they share out blocks of the other one. Not where rows are so long that few lines are shared.
@@ -344,10 +370,8 @@ void put_blocks_first(NestPlan& plan) {
   const std::int64_t block = std::max((extent + most_blocks - 1) / most_blocks,
                                       std::min(round, extent / fewest_blocks)),
                      rounded = (block + step - 1) / step * step;
-  plan.split_dim = dim;
-  plan.split_size = rounded;
   plan.blocks_first = true;
-  plan.items = plan.points(0, plan.first_inner_dim()) * ((extent + rounded - 1) / rounded);
+  split(plan, dim, rounded);
 }
 
 /// Does every item write its part of each point of the reduced dims (norms over images)?
@@ -496,6 +520,8 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);
   choose_items(plan, rows);
+  plan.inner_dim = plan.split_dim;
+  if (!rows) split_along_lanes(plan);
   if (!rows) put_blocks_first(plan);
   if (!rows) find_borders(plan);
   return plan;

@@ -57,6 +57,9 @@ struct NestPlan {
   int split_dim = 0;
   std::int64_t split_size = 1;
   bool blocks_first = false;  ///< items are in the order of the blocks, not of the dims before
+  /// The first of the dims whose loops lie inside of an item: tiles go on along theirs where items
+  /// are blocks of the vector dim.
+  int inner_dim = 0;
   std::int64_t items = 1;
 
   std::vector<DimSet>
@@ -65,10 +68,6 @@ struct NestPlan {
   int levels = 0;               ///< passes of reductions
 
   int tile_dim() const { return vector_dim - 1; }
-  /// The first of the dims whose loops lie inside of an item. Tiles go on along theirs.
-  int first_inner_dim() const {
-    return blocks_first && split_dim == vector_dim ? split_dim - 1 : split_dim;
-  }
   int row_dim() const { return nest.parallel_dims - 1; }
   bool vector_is_reduced() const { return vector_dim >= nest.parallel_dims; }
   int rank() const { return static_cast<int>(nest.extents.size()); }
