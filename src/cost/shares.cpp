@@ -106,7 +106,9 @@ class Shares {
       if (dim != lead && extents[dim] > 1 && other > step)
         share.period = std::min(share.period, other);
     }
-    share.run = std::min(step * extents[lead], share.period);
+    // Of one row, whose length nobody tells, all is shared out.
+    const bool is_one_row = share.period == std::numeric_limits<std::int64_t>::max();
+    share.run = is_one_row ? share.period : std::min(step * extents[lead], share.period);
   }
 
   std::vector<Share>& shares_;
