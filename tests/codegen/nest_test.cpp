@@ -118,6 +118,22 @@ TEST(Nest, TurnsTilesWithBorders) {
   }
 }
 
+/// Zeros above and below of elements of every width, also wider than a line's lanes of floats.
+TEST(Nest, ReadsZerosOutsideOfRows) {
+  for (const DType dtype : {i64, f64, f32, bf16, u8}) {
+    for (const std::int64_t columns : {16, 40}) {
+      NestBuilder nest({6, columns});
+      const int in = nest.buffer(dtype, 4 * columns), other = nest.buffer(f32, 6 * columns);
+      const int out = nest.buffer(f32, 6 * columns);
+      loop::Access access{.buffer = in, .offset = -columns, .strides = {columns, 1}};
+      access.guards = {{.offset = -1, .extent = 4, .coefficients = {1, 0}}};
+      const ScalarId x = nest.cast(nest.load(access), f32);
+      nest.store(out, nest.binary(ScalarOp::add, x, nest.load(other, {columns, 1})), {columns, 1});
+      expect_as_interpreted(nest.kernel(2), 0, 1);
+    }
+  }
+}
+
 /// Channels last, cut out of larger images, as small channels first: items are blocks of channels.
 TEST(Nest, TurnsSmallImages) {
   for (const DType dtype : {f32, f64, bf16, i8}) {

@@ -330,12 +330,11 @@ void split(NestPlan& plan, int dim, std::int64_t size) {
 /// evenly, items are blocks of the vector dim, unless its rows are so short that they share lines.
 void split_along_lanes(NestPlan& plan) {
   constexpr std::int64_t enough = 4, wanted = 16, long_row = 1024;
+  if (plan.turned.empty()) return;
   const std::int64_t tiled = plan.nest.extents[static_cast<std::size_t>(plan.tile_dim())],
                      extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
   const std::int64_t outer = plan.points(0, plan.tile_dim()), lanes = plan.lanes;
-  if (plan.turned.empty() || plan.items >= enough || extent < long_row ||
-      tiled * extent < 2 * points_per_item)
-    return;
+  if (plan.items >= enough || extent < long_row || tiled * extent < 2 * points_per_item) return;
   const std::int64_t least = (points_per_item + tiled - 1) / tiled,
                      blocks = (wanted + outer - 1) / outer,
                      size = std::max(least, (extent + blocks - 1) / blocks);

@@ -129,10 +129,11 @@ llvm::Value* PointExpression::safe_pointer(const Place& place, const loop::Acces
 
 namespace {
 
+constexpr unsigned line_bytes = 64;
+
 /// A line of zeros.
 llvm::Value* zeros(Emitter& emitter) {
   if (llvm::GlobalVariable* known = emitter.module.getNamedGlobal("zeros")) return known;
-  constexpr unsigned line_bytes = 64;
   auto* type = llvm::ArrayType::get(emitter.builder.getInt8Ty(), line_bytes);
   auto* line =
       new llvm::GlobalVariable(emitter.module, type, true, llvm::GlobalValue::PrivateLinkage,
@@ -158,8 +159,9 @@ llvm::Value* PointExpression::load(const ScalarNode& node) {
   }
   // All lanes or none, which are then zeros: those are read from elsewhere, under no mask.
   const bool is_whole =
-      point_.alone && place.guard && lanes_of(place.guard) == 1 && point_.lanes > 1;
-  if (is_whole && place.stride == 1 && access.fill == 0 && !std::signbit(access.fill)) {
+      point_.alone && place.guard && lanes_of(place.guard) == 1 && place.stride == 1;
+  const bool is_in_line = point_.lanes > 1 && point_.lanes * size_of(dtype) <= line_bytes;
+  if (is_whole && is_in_line && access.fill == 0 && !std::signbit(access.fill)) {
     place.pointer = emitter_.builder.CreateSelect(place.guard, place.pointer, zeros(emitter_));
     place.guard = nullptr;
   }
