@@ -88,7 +88,7 @@ std::int32_t PlanBuilder::dense_buffer(ValueId id) {
 
 Located PlanBuilder::channels_side_by_side(ValueId id) {
   const Located located = locate(id);
-  if (located.view.strides.back() == 1) return located;
+  if (located.view.strides.back() == 1 || located.view.dims.back() == 1) return located;
   return {dense_buffer(id), View::dense(id, located.view.dims)};
 }
 

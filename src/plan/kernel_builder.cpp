@@ -66,11 +66,16 @@ ScalarValue ExpressionBuilder::load(loop::Access access, DType dtype) {
 loop::Access ExpressionBuilder::access(std::int32_t buffer, std::int64_t offset,
                                        const std::vector<std::int64_t>& strides, bool written) {
   for (std::size_t axis = 0; axis < origin_.size(); ++axis) offset += origin_[axis] * strides[axis];
-  return {.buffer = buffers_.number(buffer, written),
-          .offset = offset,
-          .strides = map_(strides),
-          .indirect = {},
-          .guards = guards_};
+  loop::Access result{
+      .buffer = buffers_.number(buffer, written), .offset = offset, .strides = map_(strides)};
+  // What is the same for all points may be read where there is none.
+  for (const loop::Guard& guard : guards_) {
+    bool moves = written;
+    for (std::size_t dim = 0; dim < result.strides.size(); ++dim)
+      moves = moves || (result.strides[dim] != 0 && guard.coefficients[dim] != 0);
+    if (moves) result.guards.push_back(guard);
+  }
+  return result;
 }
 
 loop::Access ExpressionBuilder::access_of(ValueId id, bool written) {

@@ -54,8 +54,8 @@ class ExpressionBuilder {
   /// Nodes whose expressions are evaluated where they are read.
   void recompute(std::vector<std::int32_t> nodes) { recomputed_ = std::move(nodes); }
   /// From here on expressions are of the points `origin` behind those of the domain, over the
-  /// region's axes; none is known yet. Where a guard fails there is no such point: nothing is read
-  /// or written.
+  /// region's axes; none is known yet. Where a guard fails there is no such point: nothing of it is
+  /// read or written.
   void move_to(Dims origin, std::vector<loop::Guard> guards = {}) {
     origin_ = std::move(origin);
     guards_ = std::move(guards);

@@ -107,6 +107,24 @@ TEST(Tiles, compute_what_the_reference_does_at_borders) {
   }
 }
 
+/// Only what is of a pixel asks whether that is there: a bias is read once for all of them.
+TEST(Tiles, what_all_pixels_share_has_no_guards) {
+  const Graph graph = layer_with_borders(4, 19, residual);
+  const Plan plan = build_plan(flatten(graph).value(), {}).value();
+  const auto& nest = std::get<loop::Nest>(plan.kernels.back().body);
+  int shared = 0, guarded = 0;
+  for (const loop::Access& access : nest.accesses) {
+    const bool is_shared = access.strides[1] == 0 && access.strides[2] == 0;
+    shared += is_shared;
+    guarded += !access.guards.empty();
+    EXPECT_TRUE(!is_shared || access.guards.empty());
+  }
+  EXPECT_EQ(shared, 1);
+  EXPECT_GT(guarded, 0);
+  EXPECT_TRUE(std::ranges::any_of(
+      nest.stores, [](const loop::Store& store) { return !store.access.guards.empty(); }));
+}
+
 /// Zeros around an image are no pass over it, and what tiles have too much none over the results.
 TEST(Tiles, a_layer_by_points_has_no_pad_and_no_copy) {
   Graph graph;

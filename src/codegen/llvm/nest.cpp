@@ -200,12 +200,12 @@ void NestEmitter::emit_block(NestFrame frame, llvm::Value* low, llvm::Value* hig
     emitter_.when(inside, [&] {
       NestFrame inner = frame;
       inner.inside = true;
-      emit_block_at(std::move(inner), low, high);
+      emit_vectors(std::move(inner), low, high);
     });
     return emitter_.when(emitter_.builder.CreateNot(inside),
-                         [&] { emit_block_at(std::move(frame), low, high); });
+                         [&] { emit_vectors(std::move(frame), low, high); });
   }
-  emit_block_at(std::move(frame), low, high);
+  emit_vectors(std::move(frame), low, high);
 }
 
 llvm::Value* NestEmitter::is_inside(const NestFrame& frame) {
@@ -223,7 +223,7 @@ llvm::Value* NestEmitter::is_inside(const NestFrame& frame) {
   return inside;
 }
 
-void NestEmitter::emit_block_at(NestFrame frame, llvm::Value* low, llvm::Value* high) {
+void NestEmitter::emit_vectors(NestFrame frame, llvm::Value* low, llvm::Value* high) {
   frame.lanes = 1;
   if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes(frame).back());
   // Single points of a nest with tiles need chains of additions to overlap, too.

@@ -78,7 +78,7 @@ class NestEmitter {
   void emit_parallel(int dim, NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_tiles(NestFrame frame, llvm::Value* low, llvm::Value* high);
   void emit_block(NestFrame frame, llvm::Value* low, llvm::Value* high);
-  void emit_block_at(NestFrame frame, llvm::Value* low, llvm::Value* high);
+  void emit_vectors(NestFrame frame, llvm::Value* low, llvm::Value* high);
   Values vector_loop(llvm::Value* low, llvm::Value* high, unsigned unroll, bool repeat,
                      Values state, const Body& body);
   llvm::Value* is_inside(const NestFrame& frame);

@@ -1,4 +1,4 @@
-// Normalises nests and decides on the vector dim and the work items.
+// Normalises nests and decides on the vector dim, tiles and borders.
 #include "codegen/llvm/nest_plan.hpp"
 
 #include <algorithm>
@@ -9,14 +9,6 @@
 
 namespace rlx::codegen {
 namespace {
-
-/// Work of one item, in points of the domain; fewer make calls and index arithmetic show.
-constexpr std::int64_t points_per_item = 2048;
-/// Of f32 in two lines, which come together: workers that write less of them side by side wait for
-/// each other at every point.
-constexpr std::int64_t unshared_elements = 32;
-/// As many items as that are enough to share out.
-constexpr std::int64_t enough_items = 64;
 
 /// Calls change(strides) for the strides of every access and the coefficients of every guard.
 template <class Change>
@@ -317,126 +309,6 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   if (plan.turned.empty()) plan.tile = 1;
 }
 
-/// Items are blocks of `size` points of the dim, and the dims before it but for the tiles'.
-void split(NestPlan& plan, int dim, std::int64_t size) {
-  const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(dim)];
-  plan.split_dim = dim;
-  plan.split_size = size;
-  plan.inner_dim = dim > 0 && dim == plan.vector_dim ? dim - 1 : dim;
-  plan.items = plan.points(0, plan.inner_dim) * ((extent + size - 1) / size);
-}
-
-/// Tiles that are turned make few items along their dim: where two workers could not share them out
-/// evenly, items are blocks of the vector dim, unless its rows are so short that they share lines.
-void split_along_lanes(NestPlan& plan) {
-  constexpr std::int64_t enough = 4, wanted = 16, long_row = 1024;
-  if (plan.turned.empty()) return;
-  const std::int64_t tiled = plan.nest.extents[static_cast<std::size_t>(plan.tile_dim())],
-                     extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
-  const std::int64_t outer = plan.points(0, plan.tile_dim()), lanes = plan.lanes;
-  if (plan.items >= enough || extent < long_row || tiled * extent < 2 * points_per_item) return;
-  const std::int64_t least = (points_per_item + tiled - 1) / tiled,
-                     blocks = (wanted + outer - 1) / outer,
-                     size = std::max(least, (extent + blocks - 1) / blocks);
-  const std::int64_t rounded = (size + lanes - 1) / lanes * lanes;
-  if (rounded < extent) split(plan, plan.vector_dim, rounded);
-}
-
-/// Where points along the tile or vector dim lie farther apart in what is written than those along
-/// the first dim, workers that shared out the first would each write a part of nearly every line:
-/// they share out blocks of the other one. Not where rows are so long that few lines are shared.
-void put_blocks_first(NestPlan& plan) {
-  constexpr std::int64_t long_row_bytes = 2048, elements_of_line = 16;
-  constexpr std::int64_t fewest_blocks = 4, most_blocks = 8;
-  const loop::Nest& nest = plan.nest;
-  if (nest.stores.empty() || plan.vector_is_reduced() || plan.row_block > 1) return;
-  const loop::Store& store = nest.stores.front();
-  const auto apart = [&](int dim) {
-    return std::abs(store.access.strides[static_cast<std::size_t>(dim)]);
-  };
-  const bool has_tiles = plan.tile > 1 && plan.levels == 0;
-  const int dim = has_tiles && apart(plan.tile_dim()) > apart(plan.vector_dim) ? plan.tile_dim()
-                                                                               : plan.vector_dim;
-  const auto size =
-      static_cast<std::int64_t>(size_of(nest.nodes[static_cast<std::size_t>(store.node)].dtype));
-  if (dim == 0 || apart(dim) <= apart(0) || apart(dim) * size >= long_row_bytes) return;
-  const bool by_tiles = dim != plan.vector_dim;
-  const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)],
-                     step = std::max<std::int64_t>(elements_of_line,
-                                                   by_tiles ? plan.tile : plan.lanes),
-                     round = by_tiles ? plan.tile : plan.lanes * plan.unroll;
-  if (extent < fewest_blocks * step) return;
-  const std::int64_t block = std::max((extent + most_blocks - 1) / most_blocks,
-                                      std::min(round, extent / fewest_blocks)),
-                     rounded = (block + step - 1) / step * step;
-  plan.blocks_first = true;
-  split(plan, dim, rounded);
-}
-
-/// Does every item write its part of each point of the reduced dims (norms over images)?
-bool stores_along_sums(const NestPlan& plan) {
-  return std::ranges::any_of(plan.nest.stores, [&](const loop::Store& store) {
-    const auto& strides = store.access.strides;
-    return std::any_of(strides.begin() + plan.nest.parallel_dims, strides.end(),
-                       [](std::int64_t stride) { return stride != 0; });
-  });
-}
-
-/// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
-/// them; with `rows` each point of the parallel dims.
-void choose_items(NestPlan& plan, bool rows) {
-  const int parallel = plan.nest.parallel_dims;
-  plan.items = 1;
-  if (rows && parallel > 0) {
-    plan.split_dim = parallel - 1;
-    plan.split_size = 1;
-    plan.items = plan.points(0, parallel);
-    return;
-  }
-  if (parallel == 0) {
-    plan.split_dim = 0;
-    plan.split_size = 1;
-    return;
-  }
-  for (int dim = 0; dim < parallel; ++dim) {
-    const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(dim)];
-    const std::int64_t inner = std::max<std::int64_t>(plan.points(dim + 1, plan.rank()), 1);
-    plan.split_dim = dim;
-    plan.split_size = 1;
-    if (plan.tile > 1 && dim == plan.tile_dim()) {
-      const std::int64_t step = plan.tile;
-      const std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
-      plan.split_size = std::min((size + step - 1) / step * step, extent);
-      // Fewer points than a tile at the end of the last item would be read one by one.
-      const auto rest = [&] { return extent % plan.split_size; };
-      while (!plan.turned.empty() && rest() != 0 && rest() < step)
-        plan.split_size = std::min(plan.split_size + step, extent);
-      // Windows are cut short at both ends of a row: whole rows have the fewest ends.
-      if (plan.levels > 0 && plan.items >= 8) plan.split_size = extent;
-      plan.items *= (extent + plan.split_size - 1) / plan.split_size;
-      return;
-    }
-    if (plan.row_block > 1 && dim == plan.row_dim()) {
-      plan.split_size = plan.row_block;
-      plan.items *= (extent + plan.split_size - 1) / plan.split_size;
-      return;
-    }
-    if (inner <= points_per_item / 2 || dim == parallel - 1) {
-      std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
-      if (dim == plan.vector_dim) {
-        const std::int64_t least = stores_along_sums(plan) ? unshared_elements : 1;
-        const std::int64_t step = std::max<std::int64_t>(plan.lanes * plan.unroll, least);
-        size = (size + step - 1) / step * step;
-      }
-      plan.split_size = std::min(size, std::max<std::int64_t>(extent, 1));
-      plan.items *= (extent + plan.split_size - 1) / plan.split_size;
-      return;
-    }
-    plan.items *= extent;
-    if (plan.items >= enough_items) return;
-  }
-}
-
 /// Stores that a guard leaves out are branched over, which costs little: they are few, and each
 /// block of lanes goes the same way.
 void find_borders(NestPlan& plan) {
@@ -518,10 +390,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (!rows) choose_weaving(plan);
   if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);
-  choose_items(plan, rows);
-  plan.inner_dim = plan.split_dim;
-  if (!rows) split_along_lanes(plan);
-  if (!rows) put_blocks_first(plan);
+  plan_items(plan, rows);
   if (!rows) find_borders(plan);
   return plan;
 }

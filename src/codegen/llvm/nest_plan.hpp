@@ -84,6 +84,9 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows = f
 /// Decides on `row_block` and `rows`; a step of plan_nest.
 void plan_rows(NestPlan& plan, bool rows);
 
+/// Cuts a plan whose tiles and row blocks are known into work items; a step of plan_nest.
+void plan_items(NestPlan& plan, bool rows);
+
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);
 
