@@ -408,13 +408,19 @@ class NestCost : public NestLines {
     return last;
   }
 
+  /// The rest of a row that is made in place is stored in pieces, halves of a register and halves
+  /// of those.
+  double pieces_ns(double along) const {
+    const auto rest = static_cast<std::uint64_t>(along) % plan_.lanes;
+    if (rest == 0) return 0;
+    return (std::popcount(rest) - 1) * model_.cycle / model_.stores_per_cycle;
+  }
+
   void add_last_pass() {
     const LastPass last = last_pass();
     const Walk w = walk();
     const double along = extent(plan_.vector_dim);
-    if (last.inner && !plan_.may_repeat && model_.machine.masks &&
-        std::fmod(along, plan_.lanes) != 0)
-      overhead_ += w.entries * masked_wait_cycles * model_.cycle;
+    if (last.inner && !plan_.may_repeat) overhead_ += w.entries * pieces_ns(along);
     const double kept = kept_stores_ * model_.cycle / model_.stores_per_cycle;
     if (plan_.levels > 0 && plan_.vector_is_reduced()) {
       Body all = last.once;

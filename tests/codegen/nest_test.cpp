@@ -221,6 +221,20 @@ TEST(Nest, AddsInPlace) {
   }
 }
 
+/// Rows whose rest is stored in pieces that end where the next row begins.
+TEST(Nest, RowsInPlaceOfEveryLength) {
+  for (const DType dtype : {f64, f32, bf16, i8}) {
+    for (std::int64_t n = 1; n <= 70; n += n < 20 ? 1 : 7) {
+      NestBuilder nest({5, n});
+      const int rows = nest.buffer(dtype, 5 * n), bias = nest.buffer(dtype, 5);
+      const ScalarId moved =
+          nest.binary(ScalarOp::add, nest.load(rows, {n, 1}), nest.load(bias, {1, 0}));
+      nest.store(rows, moved, {n, 1});
+      expect_as_interpreted(nest.kernel(2), 0, static_cast<unsigned>(n));
+    }
+  }
+}
+
 TEST(Nest, LayerNorm) {
   for (const std::int64_t n : {16, 384, 37, 5}) {
     expect_as_interpreted(layer_norm(9, n), 1e-5, static_cast<unsigned>(n));

@@ -4,6 +4,7 @@
 #include <llvm/IR/GlobalVariable.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "codegen/llvm/nest_plan.hpp"
@@ -188,7 +189,11 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
   const bool single = place.stride == 0 && lanes_of(stored) == 1;
   llvm::Value* mask = single ? place.guard : lane_mask(place.guard);
   if (single && mask && lanes_of(mask) > 1) mask = emitter_.builder.CreateOrReduce(lane_mask(mask));
-  emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask);
+  const bool in_place =
+      std::any_of(accesses_.begin(), accesses_.end(),
+                  [&](const loop::Access& access) { return access.buffer == store.access.buffer; });
+  emit_store(emitter_, dtype, stored, place.pointer, place.stride, single ? 1 : point_.lanes, mask,
+             in_place);
 }
 
 llvm::Value* PointExpression::in_one_go(const ScalarNode& node) {

@@ -47,8 +47,11 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
                        unsigned lanes, llvm::Value* mask = nullptr, llvm::Value* fill = nullptr);
 
 /// Writes register values; the counterpart of emit_load. A stride of 0 writes the last active lane.
+/// in_pieces: where it is known how many first lanes are active, by short stores instead of a mask,
+/// for which whoever loads what lies behind them would wait.
 void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointer,
-                std::int64_t stride, unsigned lanes, llvm::Value* mask = nullptr);
+                std::int64_t stride, unsigned lanes, llvm::Value* mask = nullptr,
+                bool in_pieces = false);
 
 /// Asks for a line, to write it or to read it; into L1 (locality 3) or L2 (2).
 void emit_prefetch(Emitter& emitter, llvm::Value* pointer, bool write, int locality);

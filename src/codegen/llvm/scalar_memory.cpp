@@ -220,7 +220,7 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
 }
 
 void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointer,
-                std::int64_t stride, unsigned lanes, llvm::Value* mask) {
+                std::int64_t stride, unsigned lanes, llvm::Value* mask, bool in_pieces) {
   auto& b = emitter.builder;
   if (mask && lanes_of(mask) == 1) {
     emitter.when(mask, [&] { emit_store(emitter, dtype, value, pointer, stride, lanes); });
@@ -249,7 +249,8 @@ void emit_store(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* 
                                    1 - static_cast<std::int64_t>(lanes));
   }
   // Without masks of their own, machines take many instructions for what is a few short stores.
-  const auto count = mask && !emitter.machine.masks ? first_lanes(mask) : std::nullopt;
+  if (!emitter.machine.masks) in_pieces = true;
+  const auto count = mask && in_pieces ? first_lanes(mask) : std::nullopt;
   if (count) {
     store_first(emitter, dtype, bits, pointer, *count);
   } else if (mask) {
