@@ -41,13 +41,26 @@ double lower_quartile(Samples& batches) {
 Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* const> inputs,
                                                       int runs) {
   RLX_TRY(check_ready());
-  constexpr std::size_t batches = 16, most_runs = 250;
+  constexpr std::size_t batches = 16, most_runs = 250, clock_reads = 50;
   constexpr auto least_time = std::chrono::milliseconds(200);
-  // One list more for nothing at all: what the clock costs itself. Each worker times its own part,
-  // so that the barriers between steps, which a run has fewer of, are not in it.
   const auto workers = static_cast<std::size_t>(std::max(program_->threads, 1));
-  const std::size_t count = steps_.size() + 1;
+  const std::size_t count = steps_.size();
+  // Each worker times its own part, so that the barriers between steps, which a run has fewer of,
+  // are not in it, and takes off what the clock itself costs it.
   std::vector<Samples> own(workers, Samples(count)), batch(count), means(count);
+  std::vector<Samples> reads(workers, Samples(clock_reads));
+  Samples costs(workers);
+  const auto time_clock = [&] {
+    program_->shared->pool->run_team(program_->threads, [&](int worker, Team& team) {
+      const auto w = static_cast<std::size_t>(worker);
+      for (double& time : reads[w]) {
+        team.barrier();
+        const auto start = Clock::now();
+        time = nanoseconds(Clock::now() - start);
+      }
+      costs[w] = mean_of_uninterrupted(reads[w]);
+    });
+  };
   std::size_t team_size = 0;
   const auto time_run = [&]() -> Status {
     set_inputs(inputs);
@@ -58,11 +71,17 @@ Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* cons
       for (std::size_t i = 0; i < count; ++i) {
         team.barrier();
         const auto start = Clock::now();
-        if (i < steps_.size() && holds(steps_[i])) run_step(steps_[i], worker, &team);
+        if (holds(steps_[i])) run_step(steps_[i], worker, &team);
         times[i] = nanoseconds(Clock::now() - start);
       }
     });
     return outcome();
+  };
+  const auto longest = [&](std::size_t step) {
+    const auto sharing = std::min(static_cast<std::size_t>(steps_[step].threads), team_size);
+    double time = 0;
+    for (std::size_t w = 0; w < sharing; ++w) time = std::max(time, own[w][step] - costs[w]);
+    return time;
   };
   RLX_TRY(time_run());  // after which all that a run needs is near
   const auto begin = Clock::now();
@@ -70,29 +89,23 @@ Result<std::vector<double>> CpuExecutable::time_steps(std::span<const void* cons
   // plan, unless it stays so.
   const auto counts = [&] { return team_size == workers || Clock::now() - begin > 4 * least_time; };
   for (int done = 0; done < runs || Clock::now() - begin < least_time;) {
+    time_clock();
     const auto start = Clock::now();
+    std::size_t taken = 0;
     do {
       RLX_TRY(time_run());
       if (!counts()) continue;
-      ++done;
-      for (std::size_t i = 0; i < count; ++i) {
-        double longest = 0;
-        for (std::size_t worker = 0; worker < team_size; ++worker)
-          longest = std::max(longest, own[worker][i]);
-        batch[i].push_back(longest);
-      }
-    } while (batch[0].size() < most_runs && Clock::now() - start < least_time / batches);
-    if (batch[0].empty()) continue;
+      ++done, ++taken;
+      for (std::size_t i = 0; i < count; ++i) batch[i].push_back(longest(i));
+    } while (taken < most_runs && Clock::now() - start < least_time / batches);
+    if (taken == 0) continue;
     for (std::size_t i = 0; i < count; ++i) {
       means[i].push_back(mean_of_uninterrupted(batch[i]));
       batch[i].clear();
     }
   }
   std::vector<double> times;
-  for (Samples& list : means) times.push_back(lower_quartile(list));
-  const double nothing = times.back();
-  times.pop_back();
-  for (double& time : times) time = std::max(time - nothing, 1.0) * 1e-3;
+  for (Samples& list : means) times.push_back(std::max(lower_quartile(list), 1.0) * 1e-3);
   return times;
 }
 
