@@ -91,7 +91,9 @@ double NestLines::row_step_ns(double unroll) const {
 }
 
 double NestLines::lone_lines(const loop::Access& access, bool turned) const {
+  constexpr double followed = 16;  // rows side by side that are asked for ahead, each in its page
   if (!access.indirect.empty()) return 0;
+  if (turned && extent(plan_.vector_dim) <= followed) return 0;
   const double size =
       static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
   double points = 1, least = line_bytes / size, apart = 0;
