@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
@@ -73,8 +74,9 @@ void write_expression(Writer& out, const std::vector<Access>& accesses,
 }
 
 void write_nest(Writer& out, std::string_view title, const Nest& nest) {
-  out.line("{} {} parallel {}{}", title, list(nest.extents), nest.parallel_dims,
-           nest.parts == 1 ? "" : fmt::format(" in {} parts", nest.parts));
+  out.line("{} {} parallel {}{}{}", title, list(nest.extents), nest.parallel_dims,
+           nest.parts == 1 ? "" : fmt::format(" in {} parts", nest.parts),
+           nest.lead == 0 ? "" : fmt::format(" lead {}", nest.lead));
   write_expression(out, nest.accesses, nest.nodes, nest.stores, nest.error_buffer);
 }
 
@@ -166,6 +168,38 @@ Nest part_of(const Nest& nest, std::int32_t part) {
   return result;
 }
 
+std::int64_t Strips::count() const {
+  std::int64_t count = 1;
+  for (const auto& stage : stages) {
+    const auto* nest = std::get_if<Nest>(&stage);
+    if (nest == nullptr) continue;
+    for (std::int32_t dim = 0; dim < nest->lead; ++dim)
+      count *= nest->extents[static_cast<std::size_t>(dim)];
+    break;
+  }
+  return count;
+}
+
+Nest strip_of(const Nest& nest, std::int64_t strip) {
+  Nest result = nest;
+  for (auto dim = static_cast<std::size_t>(nest.lead); dim-- > 0;) {
+    const std::int64_t extent = nest.extents[dim], at = strip % extent;
+    strip /= extent;
+    const auto fix = [&](Access& access) {
+      access.offset += at * access.strides[dim];
+      for (Guard& guard : access.guards) guard.offset += at * guard.coefficients[dim];
+    };
+    std::ranges::for_each(result.accesses, fix);
+    for (Store& store : result.stores) fix(store.access);
+    for (ScalarNode& node : result.nodes) {
+      if (node.op == ScalarOp::domain_index && node.index == static_cast<std::int32_t>(dim))
+        node = {.op = ScalarOp::constant, .dtype = DType::i64, .integer = at};
+    }
+    result.extents[dim] = 1;
+  }
+  return result;
+}
+
 std::string to_text(const Kernel& kernel) {
   Writer out;
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
@@ -181,6 +215,12 @@ std::string to_text(const Kernel& kernel) {
     out.line("chain");
     write_contraction(out, chain->first);
     write_contraction(out, chain->second);
+  } else if (const auto* strips = std::get_if<Strips>(&kernel.body)) {
+    out.line("strips {}", strips->count());
+    for (const auto& stage : strips->stages) {
+      if (const auto* nest = std::get_if<Nest>(&stage)) write_nest(out, "nest", *nest);
+      if (const auto* c = std::get_if<Contraction>(&stage)) write_contraction(out, *c);
+    }
   } else {
     write_recurrence(out, std::get<Recurrence>(kernel.body));
   }
@@ -205,6 +245,12 @@ std::string extents_text(const Kernel& kernel) {
   if (const auto* c = std::get_if<Contraction>(&kernel.body)) return contraction(*c);
   if (const auto* chain = std::get_if<Chain>(&kernel.body)) {
     return contraction(chain->first) + fmt::format(", then n {}", chain->second.n);
+  }
+  if (const auto* strips = std::get_if<Strips>(&kernel.body)) {
+    std::string text = fmt::format("{} strips", strips->count());
+    for (const auto& stage : strips->stages)
+      if (const auto* c = std::get_if<Contraction>(&stage)) text += " of " + contraction(*c);
+    return text;
   }
   const auto& r = std::get<Recurrence>(kernel.body);
   const std::string steps = r.step_buffer < 0 ? fmt::format("{} steps", r.steps) : "one step";

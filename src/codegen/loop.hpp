@@ -72,6 +72,8 @@ struct Buffer {
 /// `parts`: the stores fall into so many parts, in order and of nearly equally many, which work
 /// items of their own make, those of the first part first: workers then share out the stores, not
 /// the points. What is computed does not depend on it.
+/// `lead`: so many of the first dims, all of them parallel, stay outermost in their order, and a
+/// work item is one point of them, row-major.
 struct Nest {
   std::vector<std::int64_t> extents;  ///< outer to inner
   std::int32_t parallel_dims = 0;
@@ -81,6 +83,7 @@ struct Nest {
   std::int32_t error_buffer =
       -1;  ///< buffer index of the i32 error flag, where an access is indirect
   std::int32_t parts = 1;
+  std::int32_t lead = 0;
   bool operator==(const Nest&) const = default;
 };
 
@@ -146,6 +149,20 @@ struct Chain {
   bool operator==(const Chain&) const = default;
 };
 
+/// Bodies that a worker runs one after the other on one strip after the other (rows of tiles of a
+/// convolution: points, their products, pixels), so that what they hand on stays in its caches. The
+/// leading dims of the nests count the strips, equally many in all; contractions do the same for
+/// each strip. Local buffers hold one strip.
+struct Strips {
+  std::vector<std::variant<Nest, Contraction>> stages;
+  bool operator==(const Strips&) const = default;
+
+  std::int64_t count() const;
+};
+
+/// That point of the leading dims of a nest, as a nest of its own.
+Nest strip_of(const Nest& nest, std::int64_t strip);
+
 /// A recurrent layer: for every direction and batch row the walk over all steps. At each step and
 /// unit j the products sum over k of input[k] * R[gate][k][j] enter scalar nodes, which give the
 /// next values of the states. All values are f32. The domain of nodes and accesses is (direction,
@@ -188,7 +205,7 @@ struct Recurrence {
 /// A generated kernel.
 struct Kernel {
   std::vector<Buffer> buffers;
-  std::variant<Nest, Contraction, Recurrence, Chain> body;
+  std::variant<Nest, Contraction, Recurrence, Chain, Strips> body;
   bool operator==(const Kernel&) const = default;
 };
 

@@ -94,18 +94,41 @@ void run_contraction(const Kernel& kernel, void* const* buffers, const Contracti
   if (!c.row_epilogue.nodes.empty()) run_nest(kernel, buffers, c.row_epilogue);
 }
 
-/// The rows in memory of their own, all of them.
-void run_chain(const Kernel& kernel, void* const* buffers, const Chain& chain) {
-  std::vector<std::vector<std::byte>> rows;
-  std::vector<void*> all(buffers, buffers + kernel.buffers.size());
-  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
-    const Buffer& buffer = kernel.buffers[i];
-    if (!buffer.local) continue;
-    rows.emplace_back(static_cast<std::size_t>(buffer.elements) * size_of(buffer.dtype));
-    all[i] = rows.back().data();
+/// The addresses of a kernel's buffers, the local ones in memory of their own.
+class WithLocalBuffers {
+ public:
+  WithLocalBuffers(const Kernel& kernel, void* const* buffers)
+      : all_(buffers, buffers + kernel.buffers.size()) {
+    for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+      const Buffer& buffer = kernel.buffers[i];
+      if (!buffer.local) continue;
+      local_.emplace_back(static_cast<std::size_t>(buffer.elements) * size_of(buffer.dtype));
+      all_[i] = local_.back().data();
+    }
   }
+  void* const* data() const { return all_.data(); }
+
+ private:
+  std::vector<std::vector<std::byte>> local_;
+  std::vector<void*> all_;
+};
+
+/// All rows at once.
+void run_chain(const Kernel& kernel, void* const* buffers, const Chain& chain) {
+  const WithLocalBuffers all(kernel, buffers);
   run_contraction(kernel, all.data(), chain.first);
   run_contraction(kernel, all.data(), chain.second);
+}
+
+void run_strips(const Kernel& kernel, void* const* buffers, const Strips& strips) {
+  const WithLocalBuffers all(kernel, buffers);
+  for (std::int64_t strip = 0; strip < strips.count(); ++strip) {
+    for (const auto& stage : strips.stages) {
+      if (const auto* c = std::get_if<Contraction>(&stage)) run_contraction(kernel, all.data(), *c);
+      if (const auto* nest = std::get_if<Nest>(&stage))
+        run_nest(kernel, all.data(), strip_of(*nest, strip));
+    }
+  }
 }
 
 }  // namespace
@@ -117,6 +140,8 @@ void interpret(const Kernel& kernel, void* const* buffers) {
     run_contraction(kernel, buffers, *contraction);
   } else if (const auto* chain = std::get_if<Chain>(&kernel.body)) {
     run_chain(kernel, buffers, *chain);
+  } else if (const auto* strips = std::get_if<Strips>(&kernel.body)) {
+    run_strips(kernel, buffers, *strips);
   } else {
     run_recurrence(kernel, buffers, std::get<Recurrence>(kernel.body));
   }

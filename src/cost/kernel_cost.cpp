@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "codegen/llvm/nest_plan.hpp"
 #include "cost/kernel_work.hpp"
@@ -37,6 +38,14 @@ double code_lines_of(const loop::Kernel& kernel) {
     return call + contraction(*one);
   if (const auto* chain = std::get_if<loop::Chain>(&kernel.body))
     return call + contraction(chain->first) + contraction(chain->second);
+  if (const auto* strips = std::get_if<loop::Strips>(&kernel.body)) {
+    double lines = call;
+    for (const auto& stage : strips->stages) {
+      const auto* nest = std::get_if<loop::Nest>(&stage);
+      lines += nest ? 4 + nodes(nest->nodes) : contraction(std::get<loop::Contraction>(stage));
+    }
+    return lines;
+  }
   return call + 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
 }
 
@@ -188,6 +197,96 @@ double KernelWork::alone_lines() const {
   return bytes > 0 ? std::min(1.0, (turned_lines + lone_lines) * line_bytes / bytes) : 0;
 }
 
+namespace {
+
+/// Stages do not overlap: each takes its instructions, with what it finds in the worker's caches:
+/// local buffers, and B from the second strip on. The other buffers arrive beside the nests.
+class StripsWork {
+ public:
+  StripsWork(const loop::Strips& strips, std::span<const loop::Buffer> buffers,
+             const MachineModel& model)
+      : strips_(strips), buffers_(buffers), model_(model) {
+    double held = 0;
+    for (const loop::Buffer& buffer : buffers) held += buffer.local ? bytes_of(buffer) : 0;
+    near_ = held <= room(0) ? 0 : 1;
+    for (const auto& stage : strips.stages) {
+      if (const auto* product = std::get_if<loop::Contraction>(&stage))
+        held += bytes_of(b_of(*product));
+    }
+    constexpr double own_room = 0.8;  // the rest goes to pixels, which pass through
+    share_of_l2_ = std::min(1.0, own_room * room(1) / held);
+  }
+
+  void add_to(KernelWork& work) const {
+    double nests = 0;
+    for (const auto& stage : strips_.stages) {
+      const auto* nest = std::get_if<loop::Nest>(&stage);
+      KernelWork own;
+      own.power = model_.overlap.power;
+      if (nest) {
+        add_nest(own, *nest, buffers_, model_, false);
+        add_local(own, nest->accesses, nest->stores, count());
+      } else {
+        add_product(own, std::get<loop::Contraction>(stage));
+      }
+      const double times = nest ? 1 : count();
+      own.items = Items(1);
+      const KernelTime time = time_of(own, model_, 1);
+      work.compute += times * (time.ns - time.overhead);
+      if (nest) nests += time.ns - time.overhead;
+      work.overhead += times * own.overhead;
+      work.flops += times * own.flops;
+      work.shares.insert(work.shares.end(), own.shares.begin(), own.shares.end());
+    }
+    work.beside = nests / work.compute;
+    work.items = Items(strips_.count());
+  }
+
+ private:
+  double count() const { return static_cast<double>(strips_.count()); }
+  double room(std::size_t level) const {
+    return static_cast<double>(model_.cache_bytes[level]) * model_.overlap.room[level];
+  }
+  static double bytes_of(const loop::Buffer& buffer) {
+    return static_cast<double>(buffer.elements) * static_cast<double>(size_of(buffer.dtype));
+  }
+  const loop::Buffer& buffer(std::int32_t index) const {
+    return buffers_[static_cast<std::size_t>(index)];
+  }
+  const loop::Buffer& b_of(const loop::Contraction& product) const {
+    return buffer(product.b_buffer);
+  }
+
+  void add(std::array<double, level_count>& levels, double bytes) const {
+    levels[near_] += bytes * share_of_l2_;
+    levels[2] += bytes * (1 - share_of_l2_);
+  }
+  void add_local(KernelWork& work, std::span<const loop::Access> loads,
+                 std::span<const loop::Store> stores, double times) const {
+    std::set<std::int32_t> read, written;
+    for (const loop::Access& load : loads) read.insert(load.buffer);
+    for (const loop::Store& store : stores) written.insert(store.access.buffer);
+    for (const std::int32_t i : read)
+      if (buffer(i).local) add(work.read, times * bytes_of(buffer(i)));
+    for (const std::int32_t i : written)
+      if (buffer(i).local) add(work.written, times * bytes_of(buffer(i)));
+  }
+  void add_product(KernelWork& work, const loop::Contraction& product) const {
+    add_contraction(work, product, buffers_, model_);
+    add_local(work, product.accesses, product.stores, 1);
+    add(work.read, bytes_of(buffer(product.a_buffer)));
+    add(work.read, bytes_of(b_of(product)) * panel_time[1]);
+  }
+
+  const loop::Strips& strips_;
+  std::span<const loop::Buffer> buffers_;
+  const MachineModel& model_;
+  std::size_t near_ = 0;  ///< level of what is in a worker's own caches
+  double share_of_l2_ = 1;
+};
+
+}  // namespace
+
 KernelWork instructions_of(const loop::Kernel& kernel, const MachineModel& model) {
   KernelWork work;
   work.power = model.overlap.power;
@@ -201,6 +300,8 @@ KernelWork instructions_of(const loop::Kernel& kernel, const MachineModel& model
     add_contraction(work, chain->second, kernel.buffers, model, &plan);
     add_contraction(work, chain->first, kernel.buffers, model, &plan);
     work.items = Items::by_size(plan.batches, plan.group_rows, plan.rows);
+  } else if (const auto* strips = std::get_if<loop::Strips>(&kernel.body)) {
+    StripsWork(*strips, kernel.buffers, model).add_to(work);
   } else {
     add_recurrence(work, std::get<loop::Recurrence>(kernel.body), model);
     add_shares(work.shares, std::get<loop::Recurrence>(kernel.body), kernel.buffers);

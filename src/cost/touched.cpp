@@ -51,6 +51,16 @@ class Touched {
     return std::min(sum(), whole());
   }
 
+  double in(const loop::Strips& strips) {
+    for (const auto& stage : strips.stages) {
+      if (const auto* nest = std::get_if<loop::Nest>(&stage))
+        add_all(nest->accesses, nest->stores, nest->extents);
+      const auto* product = std::get_if<loop::Contraction>(&stage);
+      if (product && product->b_buffer == buffer_) return whole();
+    }
+    return std::min(sum(), whole());
+  }
+
  private:
   struct Part {
     double from, to, bytes;
@@ -114,6 +124,7 @@ double bytes_in(const loop::Kernel& kernel, Touched touched) {
   if (const auto* product = std::get_if<loop::Contraction>(&kernel.body))
     return touched.in(*product);
   if (const auto* r = std::get_if<loop::Recurrence>(&kernel.body)) return touched.in(*r);
+  if (const auto* strips = std::get_if<loop::Strips>(&kernel.body)) return touched.in(*strips);
   return touched.whole();
 }
 

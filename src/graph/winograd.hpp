@@ -49,6 +49,9 @@ struct WinogradOutputs {
   std::int64_t rows = 1, columns = 1;  ///< of tiles in an image
   std::int64_t stride = 1;             ///< 1 or 2
   Axes cut = {0, 0};  ///< last rows and columns of the last tiles that are left out
+  /// Points, products and pixels are best made by the same worker, a row of tiles at a time. A
+  /// matter of time alone, chosen with the form.
+  bool by_rows = false;
 };
 
 }  // namespace rlx::op

@@ -366,9 +366,9 @@ struct Rules<op::WinogradOutputs> {
   static constexpr std::string_view name = "winograd_outputs";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{};
-  static constexpr auto fields =
-      std::tuple{field("outputs", &A::outputs), field("rows", &A::rows),
-                 field("columns", &A::columns), field("stride", &A::stride), field("cut", &A::cut)};
+  static constexpr auto fields = std::tuple{
+      field("outputs", &A::outputs), field("rows", &A::rows), field("columns", &A::columns),
+      field("stride", &A::stride),   field("cut", &A::cut),   field("by_rows", &A::by_rows)};
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& m = args[0];
@@ -418,12 +418,13 @@ struct Rules<op::WinogradOutputs> {
   }
 
   static std::vector<Sample> samples() {
-    return {
-        {.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
-        {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
-        {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}},
-        {.op = A{2, 2, 3, 2}, .inputs = {Type{DType::f32, {25, 12, 19}}}},
-        {.op = A{4, 2, 1, 1, {3, 2}}, .inputs = {Type{DType::f32, {36, 4, 5}}}, .tolerance = 1e-4}};
+    return {{.op = A{2, 2, 1}, .inputs = {Type{DType::f32, {16, 4, 19}}}},
+            {.op = A{4, 1, 3}, .inputs = {Type{DType::f32, {36, 3, 3}}}, .tolerance = 1e-4},
+            {.op = A{2, 2, 3}, .inputs = {Type{DType::i32, {16, 12, 5}}}},
+            {.op = A{2, 2, 3, 2}, .inputs = {Type{DType::f32, {25, 12, 19}}}},
+            {.op = A{4, 2, 1, 1, {3, 2}, true},
+             .inputs = {Type{DType::f32, {36, 4, 5}}},
+             .tolerance = 1e-4}};
   }
 };
 RLX_OP(op::WinogradOutputs, "conv")

@@ -59,10 +59,13 @@ Value stored_below(Value w) {
 }
 
 /// How the points are made: tiles of outputs x outputs, in so many strips of rows of tiles one
-/// after the other.
+/// after the other; or row by row of tiles within one kernel.
 struct PointForm {
   std::int64_t outputs = 0;  ///< 0: there are none
   std::int64_t strips = 1;
+  bool by_rows = false;
+
+  std::string_view how() const { return strips > 1 ? " in strips" : by_rows ? " row by row" : ""; }
 };
 
 /// The convolution by points, what follows it done by `finish`.
@@ -112,7 +115,8 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm&
                             count,
                             columns,
                             stride,
-                            {is_last ? rows * outputs - height : 0, columns * outputs - width}},
+                            {is_last ? rows * outputs - height : 0, columns * outputs - width},
+                            form.by_rows},
         {products});
     if (integers)
       y = graph.add_one(op::ShiftRight{}, {y, graph.constant(i32, winograd::integer_shift)});
@@ -134,6 +138,18 @@ std::int64_t strips_of(const Graph& graph, const Node& node, std::int64_t output
                              (filter[2] + filter[3]) * static_cast<std::int64_t>(size_of(f32));
   const std::int64_t wanted = std::min({most, bytes / bytes_each, tiles(result[1])});
   return wanted < least ? 1 : wanted;
+}
+
+/// Whether rows of tiles are worth a look: there are some, and every one of them reads all weights,
+/// which must come from a core's own cache.
+bool goes_by_rows(const Graph& graph, const Node& node, std::int64_t outputs) {
+  constexpr std::int64_t fewest_rows = 4, most_weight_bytes = 2 * 1024 * 1024;
+  const Dims filter = graph.type(node.inputs[1]).dims(), result = node.results[0].dims();
+  const std::int64_t side = winograd::side(outputs, stride_of(*node.op.as<op::Conv>())),
+                     rows = result[0] * ((result[1] + outputs - 1) / outputs),
+                     bytes = side * side * filter[2] * filter[3] *
+                             static_cast<std::int64_t>(size_of(f32));
+  return is_float(node.results[0].dtype) && rows >= fewest_rows && bytes <= most_weight_bytes;
 }
 
 /// Products of i16 by tiles of 2x2: points of the image are sums of four elements, those of the
@@ -206,8 +222,12 @@ std::vector<PointForm> point_forms(const Graph& graph, const Node& node) {
     forms.push_back({outputs, 1});
   }
   // The largest tiles have the fewest points.
-  const std::int64_t strips = strips_of(graph, node, forms.back().outputs);
-  if (strips > 1) forms.push_back({forms.back().outputs, strips});
+  const std::int64_t outputs = forms.back().outputs, strips = strips_of(graph, node, outputs);
+  if (goes_by_rows(graph, node, outputs)) {
+    forms.back().by_rows = true;
+    forms.push_back({outputs});
+  }
+  if (strips > 1) forms.push_back({outputs, strips});
   return forms;
 }
 
@@ -220,17 +240,16 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
   const bool integers = is_integer(node.results[0].dtype);
   const std::int64_t stride = stride_of(conv);
   for (const PointForm& points : point_forms(graph, node)) {
-    const auto [outputs, strips] = points;
-    const std::int64_t side = winograd::side(outputs, stride);
-    asked.forms.push_back(
-        {.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}{2}", outputs,
-                             stride == 1 ? "" : " with stride 2", strips == 1 ? "" : " in strips"),
-         .graph = form(points),
-         .weights = static_cast<double>(side * side) / (taps * taps),
-         .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
-         .price = integers ? ""
-                           : fmt::format("errors up to {} of the result's deviation",
-                                         winograd::error_of(outputs))});
+    const std::int64_t outputs = points.outputs, side = winograd::side(outputs, stride);
+    asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}{2}", outputs,
+                                               stride == 1 ? "" : " with stride 2", points.how()),
+                           .graph = form(points),
+                           .weights = static_cast<double>(side * side) / (taps * taps),
+                           .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
+                           .price = integers
+                                        ? ""
+                                        : fmt::format("errors up to {} of the result's deviation",
+                                                      winograd::error_of(outputs))});
   }
   return asked;
 }

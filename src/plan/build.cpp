@@ -53,8 +53,10 @@ void PlanBuilder::collect_users() {
       read_outside_[static_cast<std::size_t>(predicate.value.node)] = true;
   }
   for (const Region& region : regions_.list) {
-    if (!region.before.empty())
-      read_outside_[static_cast<std::size_t>(rows_of(region).node)] = true;
+    if (region.before.empty()) continue;
+    read_outside_[static_cast<std::size_t>(rows_of(region).node)] = true;
+    if (region.kind == Region::Kind::tiles)
+      read_outside_[static_cast<std::size_t>(region.before[0].root)] = true;
   }
   for (const GraphOutput& output : graph_.outputs())
     read_outside_[static_cast<std::size_t>(output.value.node)] = true;
@@ -145,7 +147,8 @@ std::int32_t PlanBuilder::error_buffer() {
 
 std::string PlanBuilder::region_text(const Region& region) const {
   std::string text;
-  for (const Region& before : region.before) text += region_text(before);
+  for (const Region& before : region.before)
+    text += (text.empty() ? "" : "+") + region_text(before);
   std::vector<std::int32_t> nodes = region.recomputed;
   nodes.insert(nodes.end(), region.nodes.begin(), region.nodes.end());
   std::sort(nodes.begin(), nodes.end());

@@ -12,20 +12,31 @@ namespace {
 using Strides = std::vector<std::int64_t>;
 
 /// How the tiles of a transform lie in pixels [N, H, W, C] and in points [n * n, tiles, C]. Kernels
-/// run over (image, row and column of the tile, channel).
+/// run over (image, row of tiles, strip of that row, column of the tile in its strip, channel).
 struct Tiles {
   std::int64_t outputs, stride;
   std::int64_t apart;  ///< from a tile to the next one, in pixels
   std::int64_t images, rows, columns, channels;
   std::int64_t height, width;        ///< of an image, in pixels
   std::int64_t above = 0, left = 0;  ///< zeros before the first pixels
+  std::int64_t strips = 1;           ///< of a row of tiles
+  bool one_strip = false;            ///< points are those of one strip at a time
+
+  /// Strips of so many columns of tiles, the last of which may reach behind the image.
+  void cut_into_strips(std::int64_t of_columns) {
+    strips = (columns + of_columns - 1) / of_columns;
+    columns = of_columns;
+    one_strip = true;
+  }
+  std::vector<std::int64_t> extents() const { return {images, rows, strips, columns, channels}; }
 
   std::int64_t side() const { return winograd::side(outputs, stride); }  ///< in points
 
   /// Strides over the axes of pixels or points -> strides over the kernel's domain.
   Strides over(bool pixels, const Strides& s) const {
-    if (pixels) return {s[0], s[1] * apart, s[2] * apart, s[3]};
-    return {s[1] * rows * columns, s[1] * columns, s[1], s[2]};
+    if (pixels) return {s[0], s[1] * apart, s[2] * apart * columns, s[2] * apart, s[3]};
+    if (one_strip) return {0, 0, 0, s[1], s[2]};
+    return {s[1] * rows * columns, s[1] * columns, 0, s[1], s[2]};
   }
   /// Pixel or point (i, j) of the first tile.
   Dims place(bool pixels, std::size_t row, std::size_t column) const {
@@ -40,8 +51,9 @@ struct Tiles {
       guards.push_back({.offset = first, .extent = extent, .coefficients = std::move(way)});
     };
     if (!pixels) return guards;
-    add(static_cast<std::int64_t>(row) - above, rows, height, {0, apart, 0, 0});
-    add(static_cast<std::int64_t>(column) - left, columns, width, {0, 0, apart, 0});
+    add(static_cast<std::int64_t>(row) - above, rows, height, {0, apart, 0, 0, 0});
+    add(static_cast<std::int64_t>(column) - left, strips * columns, width,
+        {0, 0, columns * apart, apart, 0});
     return guards;
   }
 };
@@ -62,19 +74,32 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
           image.low[0],  image.low[1]};
 }
 
+/// So many columns of tiles that points [n * n, tiles, C] and products [n * n, tiles, K] of a strip
+/// stay in a core's L2 beside the weights; not so few that products run over short rows.
+std::int64_t columns_of_strip(std::int64_t columns, const Dims& points, const Dims& products,
+                              std::int64_t l2_bytes) {
+  constexpr std::int64_t fewest = 14, element = sizeof(float);
+  const std::int64_t planes = points[0] * element, tile = planes * (points[2] + products[2]),
+                     weights = planes * points[2] * products[2],
+                     most = std::max((l2_bytes * 3 / 5 - weights) / tile, fewest),
+                     strips = (columns + most - 1) / most;
+  return (columns + strips - 1) / strips;
+}
+
 }  // namespace
 
-void PlanBuilder::add_tiles(const Region& region) {
+loop::Nest PlanBuilder::tiles_nest(const Region& region, const Located& source,
+                                   std::int64_t strip_columns, KernelBuffers& buffers) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   const bool from_pixels = root.op.is<op::WinogradImage>();
-  const Located source =
-      from_pixels ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
-  const Tiles tiles = tiles_of(root.op, source.view.dims, region.dims);
-  const Domain domain{{tiles.images, tiles.rows, tiles.columns, tiles.channels},
-                      4,
+  Tiles tiles = tiles_of(root.op, source.view.dims, region.dims);
+  if (strip_columns > 0) tiles.cut_into_strips(strip_columns);
+  const Domain domain{tiles.extents(), 5,
                       [=](const Strides& strides) { return tiles.over(!from_pixels, strides); }};
-  KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
+  nest.extents = domain.extents;
+  nest.parallel_dims = domain.parallel_dims;
+  nest.lead = strip_columns > 0 ? 3 : 0;
   ExpressionBuilder expression = expression_of(region, domain, buffers, nest);
 
   const Strides& strides = source.view.strides;
@@ -100,9 +125,70 @@ void PlanBuilder::add_tiles(const Region& region) {
       add_behind_root(region, square[i][j], expression, nest);
     }
   }
-  finish_nest(std::move(nest), domain, buffers, expression.uses_indices(), "tiles",
-              node_cost(graph_, root).flops, 0);
-  if (from_pixels) images_[region.root] = plan_.kernels.size() - 1;
+  if (expression.uses_indices()) nest.error_buffer = buffers.number(error_buffer(), true);
+  return nest;
+}
+
+Located PlanBuilder::pixels_or_products(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const bool from_pixels = root.op.is<op::WinogradImage>();
+  return from_pixels ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
+}
+
+void PlanBuilder::add_tiles(const Region& region) {
+  if (!region.before.empty()) return add_tile_strips(region);
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+  const Located source = pixels_or_products(region);
+  KernelBuffers buffers(plan_.buffers);
+  loop::Nest nest = tiles_nest(region, source, 0, buffers);
+  loop::Kernel kernel{buffers.declared, std::move(nest)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, "tiles", node_cost(graph_, root).flops, 0);
+  if (root.op.is<op::WinogradImage>()) images_[region.root] = plan_.kernels.size() - 1;
+}
+
+// Planes of points lie an odd number of lines apart: those of a tile, which are written and read
+// one after the other, then fall into all sets of the caches.
+void PlanBuilder::place_strip(ValueId id, std::int64_t columns) {
+  const Type& type = graph_.type(id);
+  const Dims dims = type.dims();
+  const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(type.dtype)),
+                     lines = (columns * dims[2] + line - 1) / line, plane = (lines | 1) * line;
+  const std::int32_t buffer = add_buffer({type.dtype, {dims[0] * plane}}, Storage::worker, -1,
+                                         "strip_" + std::to_string(id.node));
+  worker_rows_[id] = {buffer, {id, 0, dims, {plane, dims[2], 1}}};
+}
+
+void PlanBuilder::add_tile_strips(const Region& region) {
+  const Region& image = region.before[0];
+  const Region& product = region.before[1];
+  const auto root_of = [&](const Region& of) -> const Node& {
+    return graph_.nodes()[static_cast<std::size_t>(of.root)];
+  };
+  const auto& outputs = *root_of(region).op.as<op::WinogradOutputs>();
+  const Located pixels = pixels_or_products(image);
+  const std::int64_t columns =
+      columns_of_strip(outputs.columns, graph_.type({image.root, 0}).dims(),
+                       graph_.type({product.root, 0}).dims(), options_.model.cache_bytes[1]);
+  worker_rows_.clear();
+  for (const Region* stage : {&image, &product}) place_strip({stage->root, 0}, columns);
+  KernelBuffers buffers(plan_.buffers);
+  loop::Strips strips;
+  strips.stages.emplace_back(tiles_nest(image, pixels, columns, buffers));
+  loop::Contraction products;
+  Domain domain;
+  describe_dot(root_of(product), *root_of(product).op.as<op::DotGeneral>(), product, products,
+               domain, buffers);
+  products.m_extents = {columns};
+  set_domain(products, domain);
+  add_epilogue(product, domain, products, buffers);
+  strips.stages.emplace_back(std::move(products));
+  strips.stages.emplace_back(tiles_nest(region, pixels_or_products(region), columns, buffers));
+  worker_rows_.clear();
+  double flops = 0;
+  for (const Region* stage : {&image, &product, &region})
+    flops += node_cost(graph_, root_of(*stage)).flops;
+  loop::Kernel kernel{buffers.declared, std::move(strips)};
+  add_kernel(std::move(kernel), buffers.plan_buffers, "winograd", flops, 0);
 }
 
 // What a worker makes it then finds in its own caches, and it takes nothing from those of the

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 
 #include "graph/narrow_products.hpp"
+#include "graph/winograd.hpp"
 #include "plan/region_graph.hpp"
 
 namespace rlx::plan {
@@ -21,24 +24,59 @@ class Chaining {
     std::vector<bool> gone(regions_.list.size(), false);
     for (std::size_t i = 0; i < regions_.list.size(); ++i) {
       const auto second_at = static_cast<std::int32_t>(i);
+      if (const auto rows = row_stages_before(second_at)) {
+        join(*rows, second_at, gone);
+        continue;
+      }
       std::int32_t first = first_of(second_at);
       if (first < 0) first = rows_before(second_at);
       if (first < 0 || !ask(first, second_at)) continue;
-      Region& second = regions_.list[i];
-      second.before.push_back(std::move(regions_.list[static_cast<std::size_t>(first)]));
-      for (const std::int32_t node : second.before[0].nodes)
-        regions_.region_of[static_cast<std::size_t>(node)] = static_cast<std::int32_t>(i);
-      gone[static_cast<std::size_t>(first)] = true;
+      join(std::array{first}, second_at, gone);
     }
     drop(gone);
   }
 
  private:
+  void join(std::span<const std::int32_t> before, std::int32_t region, std::vector<bool>& gone) {
+    Region& last = regions_.list[static_cast<std::size_t>(region)];
+    for (const std::int32_t at : before) {
+      last.before.push_back(std::move(regions_.list[static_cast<std::size_t>(at)]));
+      for (const std::int32_t node : last.before.back().nodes)
+        regions_.region_of[static_cast<std::size_t>(node)] = region;
+      gone[static_cast<std::size_t>(at)] = true;
+    }
+  }
+
   const Node& node(std::int32_t index) const {
     return graph_.nodes()[static_cast<std::size_t>(index)];
   }
   const View& view(ValueId id) const {
     return regions_.views[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
+  }
+
+  /// What makes the points of Winograd's tiles and what multiplies them, where they can go before
+  /// the outputs that region `index` makes of them. That they should was decided with the form.
+  std::optional<std::array<std::int32_t, 2>> row_stages_before(std::int32_t index) const {
+    const std::int32_t root = regions_.list[static_cast<std::size_t>(index)].root;
+    const auto* outputs = node(root).op.as<op::WinogradOutputs>();
+    if (outputs == nullptr || !outputs->by_rows) return std::nullopt;
+    const ValueId products = node(root).inputs[0];
+    const auto at_of = [&](ValueId id) {
+      const std::int32_t at = regions_.region_of[static_cast<std::size_t>(id.node)];
+      const bool alone = at >= 0 && view(id).base == id &&
+                         regions_.list[static_cast<std::size_t>(at)].nodes.size() == 1;
+      return alone ? at : -1;
+    };
+    const std::int32_t product_at = at_of(products);
+    if (product_at < 0 || !product(regions_.list[static_cast<std::size_t>(product_at)]))
+      return std::nullopt;
+    const ValueId points = node(products.node).inputs[0];
+    const std::int32_t image_at = at_of(points);
+    const bool fits = image_at >= 0 && node(points.node).op.is<op::WinogradImage>() &&
+                      root_alone_reads(points, products.node) && root_alone_reads(products, root) &&
+                      may_wait(image_at, index) && may_wait(product_at, index);
+    if (!fits) return std::nullopt;
+    return std::array{image_at, product_at};
   }
   const op::DotGeneral* product(const Region& region) const {
     if (region.kind != Region::Kind::contraction || !region.before.empty()) return nullptr;

@@ -41,6 +41,7 @@ std::optional<Points> points_of(const loop::Contraction& c) {
 
 std::optional<Points> points_of(const loop::Recurrence&) { return std::nullopt; }
 std::optional<Points> points_of(const loop::Chain&) { return std::nullopt; }
+std::optional<Points> points_of(const loop::Strips&) { return std::nullopt; }
 
 /// One element of the buffer for each point, and each element once.
 bool covers(const loop::Access& access, const Points& points, std::int64_t elements) {

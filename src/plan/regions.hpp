@@ -67,6 +67,7 @@ struct Region {
   Dims dims;     ///< of the full points (contraction, window, tiles: of the root's result)
   Axes reduced;  ///< axes of dims that the reductions run over; empty: none
   /// contraction: at most one other contraction, whose last value only this root reads, as its a.
+  /// tiles: none, or what makes the points and what multiplies them, a row of tiles at a time.
   std::vector<Region> before;
   /// Maps of other values that are evaluated here at the points where they are read, and stored
   /// nowhere; ascending.

@@ -102,6 +102,20 @@ Pieces::Range elements_of(const loop::Nest& nest, std::size_t buffer) {
   return {static_cast<std::size_t>(std::max<std::int64_t>(low, 0)), static_cast<std::size_t>(high)};
 }
 
+/// The same of all nests among the stages.
+Pieces::Range elements_of(const loop::Strips& strips, std::size_t buffer) {
+  Pieces::Range reached{1, 0};
+  for (const auto& stage : strips.stages) {
+    const auto* nest = std::get_if<loop::Nest>(&stage);
+    const Pieces::Range own = nest ? elements_of(*nest, buffer) : Pieces::Range{1, 0};
+    if (own.last < own.first) continue;
+    const bool is_first = reached.last < reached.first;
+    reached.first = is_first ? own.first : std::min(reached.first, own.first);
+    reached.last = std::max(reached.last, own.last);
+  }
+  return reached;
+}
+
 /// As many as a recurrence touches: of a loop's steps each touches other ones, but all as many.
 Pieces::Range first_elements(const loop::Kernel& kernel, std::size_t buffer) {
   const double size = size_of(kernel.buffers[buffer].dtype);
@@ -114,14 +128,16 @@ std::vector<Pieces::Range> ranges_of(const Plan& plan, const Step& step, const P
   const loop::Kernel* kernel = nullptr;
   if (step.kind == Step::Kind::kernel) kernel = &plan.kernels[static_cast<std::size_t>(step.index)];
   const auto* nest = kernel ? std::get_if<loop::Nest>(&kernel->body) : nullptr;
+  const auto* strips = kernel ? std::get_if<loop::Strips>(&kernel->body) : nullptr;
   const bool walks = kernel && std::holds_alternative<loop::Recurrence>(kernel->body);
   std::vector<Pieces::Range> ranges;
   for (std::size_t k = 0; k < step.buffers.size(); ++k) {
     const std::int32_t buffer = step.buffers[k];
     const std::int64_t all = plan.buffers[static_cast<std::size_t>(buffer)].elements;
-    ranges.push_back(nest    ? pieces.part_of(buffer, elements_of(*nest, k), all)
-                     : walks ? pieces.part_of(buffer, first_elements(*kernel, k), all)
-                             : pieces.of(buffer));
+    ranges.push_back(nest     ? pieces.part_of(buffer, elements_of(*nest, k), all)
+                     : strips ? pieces.part_of(buffer, elements_of(*strips, k), all)
+                     : walks  ? pieces.part_of(buffer, first_elements(*kernel, k), all)
+                              : pieces.of(buffer));
   }
   return ranges;
 }

@@ -49,5 +49,27 @@ TEST(Touched, PlacesOfSeveralAccessesCountOnce) {
   EXPECT_EQ(touched_bytes(kernel, 1), 64 * 4);
 }
 
+/// What strips read of one buffer in two stages counts once; of local buffers nobody asks.
+TEST(Touched, StripsTouchWhatTheirStagesDo) {
+  const auto nest = [](std::int32_t in, std::int32_t out, std::int64_t from, std::int64_t step) {
+    loop::Nest nest;
+    nest.extents = {4, 16};
+    nest.parallel_dims = 2;
+    nest.lead = 1;
+    nest.accesses = {{in, from, {16, 1}, {}, {}, 0}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32}};
+    nest.stores = {{{out, 0, {step, 1}, {}, {}, 0}, 0}};
+    return nest;
+  };
+  loop::Contraction product{.m_extents = {1}, .k_extents = {16}, .n = 16, .a_buffer = 1};
+  product.b_buffer = 2;
+  const loop::Kernel kernel{
+      {{f32, 200, false}, {f32, 16, true, true}, {f32, 256, false}, {f32, 400, true}},
+      loop::Strips{{nest(0, 1, 0, 0), product, nest(0, 3, 32, 16)}}};
+  EXPECT_EQ(touched_bytes(kernel, 0), 96 * 4);
+  EXPECT_EQ(touched_bytes(kernel, 2), 256 * 4);
+  EXPECT_EQ(touched_bytes(kernel, 3), 64 * 4);
+}
+
 }  // namespace
 }  // namespace rlx::cost

@@ -5,6 +5,7 @@
 
 #include "../cost/presets.hpp"
 #include "../passes/same_values.hpp"
+#include "cost/kernel_cost.hpp"
 #include "graph/winograd.hpp"
 #include "plan/build.hpp"
 #include "plan/placement.hpp"
@@ -16,28 +17,34 @@ namespace {
 /// What a layer by points does behind its products, for [2, 8, 12, channels] or a part of it.
 using Behind = std::function<Value(Graph&, Value)>;
 
-Graph layer(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
+Graph layer(std::int64_t outputs, std::int64_t channels, const Behind& behind,
+            bool by_rows = false) {
   Graph graph;
   const Value x = graph.input("x", f32, {2, 10, 14, channels});
   const std::int64_t points = (outputs + 2) * (outputs + 2);
   const Value w = testing::weight(graph, {points, channels, channels}, 3);
   const Value products = matmul(graph.add_one(op::WinogradImage{outputs}, {x}), w);
-  const Value y =
-      graph.add_one(op::WinogradOutputs{outputs, 8 / outputs, 12 / outputs}, {products});
+  const op::WinogradOutputs results{
+      .outputs = outputs, .rows = 8 / outputs, .columns = 12 / outputs, .by_rows = by_rows};
+  const Value y = graph.add_one(results, {products});
   graph.output("y", behind(graph, y));
   return graph;
 }
 
 /// The same with zeros around images that end within tiles, on both sides of the products.
-Graph layer_with_borders(std::int64_t outputs, std::int64_t channels, const Behind& behind) {
+Graph layer_with_borders(std::int64_t outputs, std::int64_t channels, const Behind& behind,
+                         bool by_rows = false) {
   Graph graph;
   const Value x = graph.input("x", f32, {2, 7, 13, channels});
   const std::int64_t points = (outputs + 2) * (outputs + 2);
   const Value w = testing::weight(graph, {points, channels, channels}, 3);
   const op::WinogradImage image{.outputs = outputs, .low = {1, 0}, .high = {2, 1}};
   const Value products = matmul(graph.add_one(image, {x}), w);
-  const op::WinogradOutputs results{
-      .outputs = outputs, .rows = 8 / outputs, .columns = 12 / outputs, .cut = {1, outputs - 1}};
+  const op::WinogradOutputs results{.outputs = outputs,
+                                    .rows = 8 / outputs,
+                                    .columns = 12 / outputs,
+                                    .cut = {1, outputs - 1},
+                                    .by_rows = by_rows};
   graph.output("y", behind(graph, graph.add_one(results, {products})));
   return graph;
 }
@@ -87,24 +94,105 @@ TEST(Tiles, what_follows_at_the_same_pixels_joins_the_transform) {
   EXPECT_GE(regions.list[2].nodes.size(), 5u);
 }
 
+Value nothing(Graph&, Value y) { return y; }
+Value sum_of_channels(Graph&, Value y) { return reduce(y, Reduction::sum, {3}); }
+
 TEST(Tiles, compute_what_the_reference_does) {
-  for (const std::int64_t outputs : {2, 4}) {
-    expect_computed(layer(outputs, 19, residual), 2e-3);
-    expect_computed(layer(outputs, 19, picked), 2e-3);
-    expect_computed(
-        layer(outputs, 19, [](Graph&, Value y) { return reduce(y, Reduction::sum, {3}); }), 5e-3);
+  for (const bool by_rows : {false, true}) {
+    for (const std::int64_t outputs : {2, 4}) {
+      expect_computed(layer(outputs, 19, residual, by_rows), 2e-3);
+      expect_computed(layer(outputs, 19, picked, by_rows), 2e-3);
+      expect_computed(layer(outputs, 19, sum_of_channels, by_rows), 5e-3);
+    }
   }
 }
 
 TEST(Tiles, compute_what_the_reference_does_at_borders) {
-  for (const std::int64_t outputs : {2, 4}) {
-    for (const std::int64_t channels : {19, 64}) {
-      expect_computed(layer_with_borders(outputs, channels, [](Graph&, Value y) { return y; }),
-                      2e-3);
+  for (const bool by_rows : {false, true}) {
+    for (const std::int64_t outputs : {2, 4}) {
+      for (const std::int64_t channels : {19, 64})
+        expect_computed(layer_with_borders(outputs, channels, nothing, by_rows), 2e-3);
+      expect_computed(layer_with_borders(outputs, 19, residual, by_rows), 2e-3);
+      expect_computed(layer_with_borders(outputs, 19, picked, by_rows), 2e-3);
     }
-    expect_computed(layer_with_borders(outputs, 19, residual), 2e-3);
-    expect_computed(layer_with_borders(outputs, 19, picked), 2e-3);
   }
+}
+
+/// 29 columns of tiles, cut where the image ends; with so many channels in three strips a row.
+Graph wide_layer(std::int64_t channels, bool by_rows = true) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 7, 117, channels});
+  const Value w = testing::weight(graph, {36, channels, channels}, 3);
+  const op::WinogradImage image{.outputs = 4, .low = {1, 1}, .high = {2, 0}};
+  const Value products = matmul(graph.add_one(image, {x}), w);
+  const op::WinogradOutputs results{
+      .outputs = 4, .rows = 2, .columns = 29, .cut = {1, 3}, .by_rows = by_rows};
+  graph.output("y", relu(graph.add_one(results, {products})));
+  return graph;
+}
+
+TEST(Tiles, compute_what_the_reference_does_in_strips) { expect_computed(wide_layer(130), 2e-2); }
+
+TEST(Tiles, strips_are_as_wide_as_caches_hold) {
+  const FlatGraph flat = flatten(wide_layer(64)).value();
+  const auto strips = [&](std::int64_t l2_bytes) {
+    BuildOptions options;
+    options.target = cost::zen5_target;
+    options.model = cost::model_of_zen5();
+    options.model.cache_bytes[1] = l2_bytes;
+    const Plan plan = build_plan(flat, options).value();
+    EXPECT_EQ(plan.steps.size(), 1u);
+    const auto& kernel = plan.kernels.at(0);
+    for (const loop::Buffer& buffer : kernel.buffers)
+      EXPECT_TRUE(!buffer.local || buffer.elements * 4 < std::max<std::int64_t>(l2_bytes, 600'000));
+    return std::get<loop::Strips>(kernel.body).count();
+  };
+  EXPECT_EQ(strips(8 << 20), 2);  // rows of tiles
+  EXPECT_EQ(strips(1 << 20), 6);  // no narrower than 14 columns, which take a third strip
+}
+
+/// Strips are told what their stages take, without the way of points and products through memory,
+/// and fall on workers as whole strips.
+TEST(Tiles, strips_take_about_as_long_as_their_stages) {
+  const auto kernels_ns = [](bool by_rows, int threads) {
+    BuildOptions options;
+    options.target = cost::zen5_target;
+    options.model = cost::model_of_zen5();
+    const FlatGraph flat = flatten(wide_layer(64, by_rows)).value();
+    const Plan plan = build_plan(flat, options).value();
+    double sum = 0;
+    for (const loop::Kernel& kernel : plan.kernels)
+      sum += cost::predict(kernel, {}, options.model, threads).ns;
+    return sum;
+  };
+  const double apart = kernels_ns(false, 1), strips = kernels_ns(true, 1);
+  EXPECT_GT(strips, 0.8 * apart);
+  EXPECT_LT(strips, 1.15 * apart);
+  const double shared = kernels_ns(true, 2);
+  EXPECT_GT(shared, 0.5 * strips);
+  EXPECT_LT(shared, 0.55 * strips);
+  // Six strips: of four workers two make two.
+  EXPECT_NEAR(kernels_ns(true, 4), shared * 2 / 3, 0.03 * shared);
+}
+
+/// The three steps are one kernel where nobody else reads what they hand on.
+TEST(Tiles, rows_of_tiles_are_one_kernel) {
+  const auto names = [](const Graph& graph) {
+    std::vector<std::string> list;
+    const Plan plan = build_plan(flatten(graph).value(), {}).value();
+    for (const Step& step : plan.steps) list.push_back(step.name);
+    return list;
+  };
+  EXPECT_THAT(names(layer(4, 19, residual, true)), ::testing::ElementsAre("winograd"));
+  EXPECT_THAT(names(layer(4, 19, residual)), ::testing::ElementsAre("tiles", "matmul", "tiles"));
+  Graph twice = layer(4, 19, nothing, true);
+  for (std::size_t i = 0; i < twice.nodes().size(); ++i) {
+    const Node& node = twice.nodes()[i];
+    if (!node.op.is<op::WinogradImage>()) continue;
+    twice.output("points", twice.handle({static_cast<std::int32_t>(i), 0}));
+    break;
+  }
+  EXPECT_THAT(names(twice), ::testing::ElementsAre("tiles", "matmul", "tiles"));
 }
 
 /// Only what is of a pixel asks whether that is there: a bias is read once for all of them.
@@ -133,14 +221,19 @@ TEST(Tiles, a_layer_by_points_has_no_pad_and_no_copy) {
   const op::Conv conv{.pad_low = {1, 1}, .pad_high = {1, 1}, .channels_last = true};
   const Value y = relu(graph.add_one(conv, {x, w}));
   graph.output("y", concat({y, x}, 3));
-  CompileOptions options;
-  options.answers["write conv (0) by Winograd's F(4x4, 3x3)"] = true;
   Session session(Device::cpu);
-  const Explanation explained = session.compile(graph, options).value().explain().value();
-  std::vector<std::string> regions;
-  for (const Explanation::Kernel& kernel : explained.kernels) regions.push_back(kernel.region);
-  EXPECT_THAT(regions, ::testing::ElementsAre("relu", "winograd_image", "dot_general",
-                                              "winograd_outputs+relu"));
+  const auto regions = [&](const std::string& how) {
+    CompileOptions options;
+    options.answers["write conv (0) by Winograd's F(4x4, 3x3)" + how] = true;
+    const Explanation explained = session.compile(graph, options).value().explain().value();
+    std::vector<std::string> list;
+    for (const Explanation::Kernel& kernel : explained.kernels) list.push_back(kernel.region);
+    return list;
+  };
+  EXPECT_THAT(regions(""), ::testing::ElementsAre("relu", "winograd_image", "dot_general",
+                                                  "winograd_outputs+relu"));
+  EXPECT_THAT(regions(" row by row"),
+              ::testing::ElementsAre("relu", "winograd_image+dot_general+winograd_outputs+relu"));
 }
 
 TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {

@@ -215,12 +215,12 @@ class SoftmaxEmitter {
 
 }  // namespace
 
-RowEpilogue emit_softmax_rows(Emitter& emitter, const SoftmaxRows& softmax) {
+BodyFunction emit_softmax_rows(Emitter& emitter, const SoftmaxRows& softmax) {
   llvm::Type* pointer = emitter.builder.getPtrTy();
   llvm::Type* integer = emitter.builder.getInt64Ty();
   PartFunction part(emitter, "softmax_rows", {pointer, integer, integer, pointer});
   SoftmaxEmitter(part, softmax).emit();
-  return {part.function(), 0};
+  return {part.function(), {}};
 }
 
 }  // namespace rlx::codegen

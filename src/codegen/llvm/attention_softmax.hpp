@@ -7,6 +7,6 @@
 
 namespace rlx::codegen {
 
-RowEpilogue emit_softmax_rows(Emitter& emitter, const SoftmaxRows& softmax);
+BodyFunction emit_softmax_rows(Emitter& emitter, const SoftmaxRows& softmax);
 
 }  // namespace rlx::codegen

@@ -103,11 +103,11 @@ class ContractionEmitter {
   }
 
   Status add_row_epilogue() {
-    RLX_ASSIGN(const RowEpilogue made,
+    RLX_ASSIGN(const BodyFunction made,
                emit_row_epilogue(emitter_, contraction_.row_epilogue, plan_.batches * plan_.rows));
     row_epilogue_ = made.function;
     row_epilogue_scratch_at_ = scratch_bytes_;
-    scratch_bytes_ += align_up(made.scratch_bytes);
+    scratch_bytes_ += align_up(made.shape.scratch_bytes);
     return {};
   }
 

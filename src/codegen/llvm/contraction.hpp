@@ -118,13 +118,18 @@ void emit_register_epilogue(const ContractionContext& context, PartFunction& par
 void emit_register_epilogue_asking(const ContractionContext& context, PartFunction& part,
                                    std::int64_t rows);
 
-/// void(ptr buffers, i64 begin, i64 end, ptr scratch): a nest over whole rows of results.
-struct RowEpilogue {
+/// void(ptr buffers, i64 begin, i64 end, ptr scratch): a body within another one.
+struct BodyFunction {
   llvm::Function* function = nullptr;
-  std::int64_t scratch_bytes = 0;
+  KernelShape shape;
 };
-/// Errors: the nest's, and one of rlx where its work items are not `rows`.
-Result<RowEpilogue> emit_row_epilogue(Emitter& emitter, const loop::Nest& nest, std::int64_t rows);
+/// `emit` gets the emitter of the function, as for a kernel's only body.
+Result<BodyFunction> emit_body(Emitter& emitter, const std::string& name,
+                               const std::function<Result<KernelShape>(Emitter&)>& emit);
+
+/// A nest over whole rows of results. Errors: the nest's, and one of rlx where its work items are
+/// not `rows`.
+Result<BodyFunction> emit_row_epilogue(Emitter& emitter, const loop::Nest& nest, std::int64_t rows);
 
 /// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,
 /// widened to the accumulator type. Columns beyond columns_left hold anything.

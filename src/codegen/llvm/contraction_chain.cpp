@@ -177,7 +177,7 @@ class ChainEmitter {
     if (!stage.context.register_epilogue()) stage.epilogue = emit_tile_epilogue(stage.context);
   }
 
-  Result<RowEpilogue> make_row_epilogue() {
+  Result<BodyFunction> make_row_epilogue() {
     const std::int64_t rows = second_.plan.batches * rows_;
     if (const auto softmax =
             find_softmax_rows(before_, emitter_.kernel.buffers, emitter_.machine, rows))
@@ -186,10 +186,10 @@ class ChainEmitter {
   }
 
   Status add_row_epilogue() {
-    RLX_ASSIGN(const RowEpilogue made, make_row_epilogue());
+    RLX_ASSIGN(const BodyFunction made, make_row_epilogue());
     row_epilogue_ = made.function;
     row_epilogue_scratch_at_ = scratch_bytes_;
-    scratch_bytes_ += align_up(made.scratch_bytes);
+    scratch_bytes_ += align_up(made.shape.scratch_bytes);
     return {};
   }
 

@@ -375,23 +375,16 @@ llvm::Function* emit_tile_epilogue(const ContractionContext& context) {
   return part.function();
 }
 
-Result<RowEpilogue> emit_row_epilogue(Emitter& emitter, const loop::Nest& nodes,
-                                      std::int64_t rows) {
-  llvm::Type* pointer = emitter.builder.getPtrTy();
-  llvm::Type* integer = emitter.builder.getInt64Ty();
-  PartFunction part(emitter, "row_epilogue", {pointer, integer, integer, pointer});
-  part.load_buffers(0);
-  Emitter& inner = part.emitter();
-  inner.begin = part.argument(1);
-  inner.end = part.argument(2);
-  inner.scratch = part.argument(3);
-  RLX_ASSIGN(const KernelShape shape, emit_nest(inner, nodes, true));
-  emitter.builder.CreateRetVoid();
-  if (shape.work_items != rows) {
+Result<BodyFunction> emit_row_epilogue(Emitter& emitter, const loop::Nest& nodes,
+                                       std::int64_t rows) {
+  RLX_ASSIGN(const BodyFunction made, emit_body(emitter, "row_epilogue", [&](Emitter& inner) {
+               return emit_nest(inner, nodes, true);
+             }));
+  if (made.shape.work_items != rows) {
     return internal_error("The row epilogue's work items ({}) are not its rows ({}).",
-                          shape.work_items, rows);
+                          made.shape.work_items, rows);
   }
-  return RowEpilogue{part.function(), shape.scratch_bytes};
+  return made;
 }
 
 }  // namespace rlx::codegen

@@ -33,6 +33,21 @@ void PartFunction::load_buffers(unsigned argument_index) {
   }
 }
 
+Result<BodyFunction> emit_body(Emitter& emitter, const std::string& name,
+                               const std::function<Result<KernelShape>(Emitter&)>& emit) {
+  llvm::Type* pointer = emitter.builder.getPtrTy();
+  llvm::Type* integer = emitter.builder.getInt64Ty();
+  PartFunction part(emitter, name, {pointer, integer, integer, pointer});
+  part.load_buffers(0);
+  Emitter& inner = part.emitter();
+  inner.begin = part.argument(1);
+  inner.end = part.argument(2);
+  inner.scratch = part.argument(3);
+  RLX_ASSIGN(const KernelShape shape, emit(inner));
+  emitter.builder.CreateRetVoid();
+  return BodyFunction{part.function(), shape};
+}
+
 std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents,
                                      bool rarely) {
   llvm::IRBuilder<>& builder = emitter.builder;

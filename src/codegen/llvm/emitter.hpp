@@ -55,6 +55,7 @@ struct KernelShape {
 Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool rows = false);
 Result<KernelShape> emit_contraction(Emitter& emitter, const loop::Contraction& contraction);
 Result<KernelShape> emit_chain(Emitter& emitter, const loop::Chain& chain);
+Result<KernelShape> emit_strips(Emitter& emitter, const loop::Strips& strips);
 Result<KernelShape> emit_recurrence(Emitter& emitter, const loop::Recurrence& recurrence);
 
 }  // namespace rlx::codegen

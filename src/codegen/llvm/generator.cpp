@@ -197,10 +197,12 @@ Result<KernelShape> LlvmGenerator::emit_kernel(llvm::Module& module, const Pipel
   const auto* nest = std::get_if<loop::Nest>(&kernel.body);
   const auto* contraction = std::get_if<loop::Contraction>(&kernel.body);
   const auto* chain = std::get_if<loop::Chain>(&kernel.body);
+  const auto* strips = std::get_if<loop::Strips>(&kernel.body);
   Result<KernelShape> shape =
       nest          ? emit_nest(emitter, *nest)
       : contraction ? emit_contraction(emitter, *contraction)
       : chain       ? emit_chain(emitter, *chain)
+      : strips      ? emit_strips(emitter, *strips)
                     : emit_recurrence(emitter, std::get<loop::Recurrence>(kernel.body));
   if (shape.ok()) builder.CreateRetVoid();
   return shape;

@@ -402,7 +402,7 @@ Result<KernelShape> emit_nest(Emitter& emitter, const loop::Nest& nest, bool row
     return Error{ErrorKind::unsupported, *reason};
   }
   NestPlan plan = plan_nest(nest, emitter.machine, rows);
-  if (!rows) {
+  if (!rows && plan.nest.lead == 0) {
     const std::vector<NestPass> passes = make_passes(emitter, plan);
     if (const auto window = plan_window(plan, passes, emitter.kernel.buffers, emitter.machine)) {
       return emit_window(emitter, plan, passes, *window);

@@ -81,10 +81,16 @@ bool stores_along_sums(const NestPlan& plan) {
 }
 
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
-/// them; with `rows` each point of the parallel dims.
+/// them; with `rows` each point of the parallel dims, with leading dims each point of those.
 void choose_items(NestPlan& plan, bool rows) {
   const int parallel = plan.nest.parallel_dims;
   plan.items = 1;
+  if (plan.nest.lead > 0) {
+    plan.split_dim = plan.nest.lead - 1;
+    plan.split_size = 1;
+    plan.items = plan.points(0, plan.nest.lead);
+    return;
+  }
   if (rows && parallel > 0) {
     plan.split_dim = parallel - 1;
     plan.split_size = 1;
@@ -140,7 +146,7 @@ void choose_items(NestPlan& plan, bool rows) {
 void plan_items(NestPlan& plan, bool rows) {
   choose_items(plan, rows);
   plan.inner_dim = plan.split_dim;
-  if (rows) return;
+  if (rows || plan.nest.lead > 0) return;
   split_along_lanes(plan);
   put_blocks_first(plan);
 }

@@ -51,7 +51,9 @@ bool names_dim(const loop::Nest& nest, int dim) {
 
 /// Joins dims d and d + 1 where every access walks them like one dim.
 bool merge(loop::Nest& nest, int d) {
-  if (d + 1 == nest.parallel_dims || names_dim(nest, d) || names_dim(nest, d + 1)) return false;
+  if (d + 1 == nest.parallel_dims || d + 1 == nest.lead || names_dim(nest, d) ||
+      names_dim(nest, d + 1))
+    return false;
   const auto dim = static_cast<std::size_t>(d);
   const std::int64_t inner = nest.extents[dim + 1];
   bool fits = true;
@@ -64,6 +66,7 @@ bool merge(loop::Nest& nest, int d) {
   nest.extents[dim + 1] *= nest.extents[dim];
   nest.extents.erase(nest.extents.begin() + d);
   if (d < nest.parallel_dims) --nest.parallel_dims;
+  if (d < nest.lead) --nest.lead;
   for (ScalarNode& node : nest.nodes) {
     if (node.op == ScalarOp::domain_index && node.index > d) --node.index;
   }
@@ -83,20 +86,26 @@ bool has_positions(const loop::Nest& nest) {
 }
 
 /// Drops dims of extent 1, orders the parallel ones by the first store's strides, merges
-/// neighbours. With `rows` the parallel dims keep their order and the last dim stays.
+/// neighbours. With `rows` the parallel dims keep their order and the last dim stays; it stays
+/// behind leading dims, too, which keep theirs.
 void normalise(loop::Nest& nest, bool rows) {
   if (!rows && !has_reduce(nest))
     nest.parallel_dims = static_cast<std::int32_t>(nest.extents.size());
+  const bool keeps_last = rows || nest.lead > 0;
   std::vector<int> order;
   for (int dim = 0; dim < static_cast<int>(nest.extents.size()); ++dim) {
     const bool last = dim + 1 == static_cast<int>(nest.extents.size());
-    if (nest.extents[static_cast<std::size_t>(dim)] != 1 || (rows && last)) order.push_back(dim);
+    if (nest.extents[static_cast<std::size_t>(dim)] != 1 || (keeps_last && last))
+      order.push_back(dim);
   }
+  const auto lead_end =
+      std::find_if(order.begin(), order.end(), [&](int dim) { return dim >= nest.lead; });
+  nest.lead = static_cast<std::int32_t>(lead_end - order.begin());
   if (!rows && !nest.stores.empty()) {
     const std::vector<std::int64_t>& strides = nest.stores.front().access.strides;
     const auto parallel_end = std::find_if(order.begin(), order.end(),
                                            [&](int dim) { return dim >= nest.parallel_dims; });
-    std::stable_sort(order.begin(), parallel_end, [&](int a, int b) {
+    std::stable_sort(lead_end, parallel_end, [&](int a, int b) {
       return std::abs(strides[static_cast<std::size_t>(a)]) >
              std::abs(strides[static_cast<std::size_t>(b)]);
     });
@@ -217,7 +226,7 @@ int choose_vector_dim(loop::Nest& nest, const Machine& machine, bool rows) {
   if (rows) return rank - 1;
   int best = -1;
   double least = 0;
-  for (int dim = rank - 1; dim >= 0; --dim) {
+  for (int dim = rank - 1; dim >= nest.lead; --dim) {
     // Positions count in the order of the loops, so that order must stay.
     if (has_positions(nest) && dim >= nest.parallel_dims && dim != rank - 1) continue;
     const double cost = cost_along(nest, node_dims, dim, machine);
@@ -237,7 +246,8 @@ int choose_vector_dim(loop::Nest& nest, const Machine& machine, bool rows) {
 /// additions, shared loads.
 void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   const loop::Nest& nest = plan.nest;
-  if (plan.vector_is_reduced() || plan.levels != 1 || plan.tile_dim() < 0 || cost > 24) return;
+  if (plan.vector_is_reduced() || plan.levels != 1 || plan.tile_dim() < nest.lead || cost > 24)
+    return;
   if (nest.extents[static_cast<std::size_t>(plan.tile_dim())] < 4) return;
   if (plan.points(nest.parallel_dims, plan.rank()) < 4) return;
   for (const loop::Store& store : nest.stores) {
@@ -270,7 +280,7 @@ void make_tile_dim(NestPlan& plan, int dim) {
 /// tile dim.
 void choose_weaving(NestPlan& plan) {
   const int between = dim_between(plan.nest, plan.vector_dim);
-  if (between < 0 || plan.lanes < 4) return;
+  if (between < 0 || between < plan.nest.lead || plan.lanes < 4) return;
   plan.tile = static_cast<unsigned>(plan.nest.extents[static_cast<std::size_t>(between)]);
   make_tile_dim(plan, between);
   plan.woven = true;
@@ -290,7 +300,8 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
     const auto found = std::find(access.strides.begin(), access.strides.end(), 1);
     if (found != access.strides.end()) dim = static_cast<int>(found - access.strides.begin());
   }
-  if (dim < 0 || nest.extents[static_cast<std::size_t>(dim)] < plan.lanes) return;
+  if (dim < 0 || dim < nest.lead || nest.extents[static_cast<std::size_t>(dim)] < plan.lanes)
+    return;
   make_tile_dim(plan, dim);
   plan.tile = plan.lanes;
   const auto tile_dim = static_cast<std::size_t>(plan.tile_dim());

@@ -10,7 +10,7 @@ namespace rlx::codegen {
 /// alone.
 void plan_rows(NestPlan& plan, bool rows) {
   const loop::Nest& nest = plan.nest;
-  if (!plan.vector_is_reduced() || plan.levels == 0 || nest.parallel_dims == 0) return;
+  if (!plan.vector_is_reduced() || plan.levels == 0 || nest.parallel_dims == nest.lead) return;
   const std::int64_t there = nest.extents[static_cast<std::size_t>(plan.row_dim())];
   if (there < 2 || (rows && nest.parallel_dims > 1)) return;
   // Cycles that a pass waits at its end, those of a long operation; instructions in a cycle.
