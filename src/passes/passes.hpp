@@ -56,6 +56,10 @@ Result<Graph> canonicalise(Graph graph);
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);
 
+/// Gathers by constant places: those that repeat elements become broadcasts, others of two
+/// neighbouring axes one of both. Images have the order in which they stay.
+Result<Graph> known_gathers(Graph graph);
+
 /// Casts of their own, apart from equal ones that others read, for operands that products read as
 /// they are stored: narrow integers, and halves that a product waits for. The planner lets products
 /// read through casts that nobody else wants.

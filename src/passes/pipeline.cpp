@@ -40,6 +40,7 @@ std::span<const Pass> all_passes() {
                                 {"canonicalise", canonicalise},
                                 {"wide_groups", wide_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
+                                {"known_gathers", known_gathers},
                                 {"unflatten_products", unflatten_products},
                                 {"stack_products", stack_by_preset},
                                 {"few_channels", few_channels_last},

@@ -63,11 +63,11 @@ Status PlanBuilder::add_nest(const Region& region) {
 loop::Store PlanBuilder::store_of_copy(std::int32_t index, const Region& region,
                                        const Domain& domain, KernelBuffers& buffers,
                                        ExpressionBuilder& expression) {
-  const View target = placement_.of({index, 0});
-  const View linear = View::dense(target.base, region.dims);
+  const View& target = placement_.of({index, 0});
+  const View points = reshaped(target, region.dims).value();
   return {{.buffer = buffers.number(buffer_of(target.base), true),
-           .offset = 0,
-           .strides = domain.map(linear.strides)},
+           .offset = points.offset,
+           .strides = domain.map(points.strides)},
           expression.operand({index, 0}).id()};
 }
 

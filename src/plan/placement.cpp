@@ -165,7 +165,8 @@ bool Placement::may_move(ValueId part, std::int32_t reader) const {
   const std::int32_t region = regions_.region_of[node];
   if (region < 0 || of(part).base != part)
     return false;  // a leaf, a weight, a view, or moved before
-  if (is_view_op(graph_.nodes()[node].op)) return false;  // a copy stores in its own order
+  // What holds another value, or its parts, already stays with them.
+  if (is_view_op(graph_.nodes()[node].op) && in_place_.contains({part.node, 0})) return false;
   const Region::Kind kind = regions_.list[static_cast<std::size_t>(region)].kind;
   if (kind == Region::Kind::host || kind == Region::Kind::recurrence) return false;
   const auto& outputs = graph_.outputs();
@@ -177,6 +178,9 @@ bool Placement::may_move(ValueId part, std::int32_t reader) const {
 }
 
 bool Placement::move(ValueId part, const View& target) {
+  // A copy stores the points of its operand, in their order.
+  const Node& made = graph_.nodes()[static_cast<std::size_t>(part.node)];
+  if (is_view_op(made.op) && !reshaped(target, graph_.type(made.inputs[0]).dims())) return false;
   // Everything that reads the part must be able to read it with gaps between its rows.
   std::vector<std::pair<std::int32_t, View>> moved{{part.node, target}};
   for (std::size_t i = 0; i < moved.size(); ++i) {

@@ -207,6 +207,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
     RLX_ASSIGN(result, passes::wide_groups(std::move(result), backend.model()->machine.lanes(4)));
   }
   RLX_ASSIGN(result, passes::channels_last(result));
+  RLX_ASSIGN(result, passes::known_gathers(std::move(result)));
   if (reorders() && options.precision == Precision::f32) {
     const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
       return forms.fastest(within, asked);

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 #include "../passes/same_values.hpp"
 #include "rlx/rlx.hpp"
 
@@ -75,20 +79,104 @@ TEST(Placement, other_slices_lie_close) {
   EXPECT_EQ(gaps(output, "dot_general"), 0);
 }
 
+/// As a program of the device and evaluated node by node.
+void expect_computed(const Graph& graph) {
+  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  Session session(Device::cpu, {.threads = 2});
+  CompiledGraph program = session.compile(graph, {}).value();
+  std::vector<NamedInput> named;
+  for (const IoInfo& input : program.inputs()) named.push_back({input.name, inputs[named.size()]});
+  const Outputs found = program.run(named).value();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t k = 0; k < wanted.size(); ++k)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(wanted[k].elements()); ++i)
+      ASSERT_NEAR(found[k].as<float>()[i], wanted[k].as<float>()[i], 1e-4) << k << " " << i;
+}
+
 TEST(Placement, programs_with_gaps_compute_the_same) {
-  for (const Graph& graph : {summed_slices(8, slices), stacked_slices(8)}) {
-    const std::vector<Tensor> inputs = testing::noise_inputs(graph);
-    const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-    Session session(Device::cpu, {.threads = 2});
-    CompiledGraph program = session.compile(graph, {}).value();
-    std::vector<NamedInput> named;
-    for (const IoInfo& input : program.inputs())
-      named.push_back({input.name, inputs[named.size()]});
-    const Outputs found = program.run(named).value();
-    ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t k = 0; k < wanted.size(); ++k)
-      for (std::size_t i = 0; i < static_cast<std::size_t>(wanted[k].elements()); ++i)
-        ASSERT_NEAR(found[k].as<float>()[i], wanted[k].as<float>()[i], 1e-4) << k << " " << i;
+  for (const Graph& graph : {summed_slices(8, slices), stacked_slices(8)}) expect_computed(graph);
+}
+
+/// A copy that is a part of a concatenation is made where it belongs.
+TEST(Placement, copies_are_made_within_concatenations) {
+  Graph graph;
+  const Value x = relu(graph.input("x", f32, {3, 5, 8})), y = graph.input("y", f32, {6, 5, 8});
+  const Value twice = reshape(broadcast(reshape(x, {3, 1, 5, 8}), {3, 2, 5, 8}), {6, 5, 8});
+  graph.output("z", relu(concat({twice, y}, 2)));
+  Session session(Device::cpu, {.threads = 1});
+  const CompiledGraph program = session.compile(graph, {.disable_fusion = true}).value();
+  // Two maps, the copy, the part y.
+  EXPECT_EQ(program.explain().value().kernels.size(), 4u);
+  expect_computed(graph);
+}
+
+/// Concatenations, and copies by reshaping what was turned, of each other in any order: what holds
+/// the parts of another value stays where it is.
+class Copies {
+ public:
+  explicit Copies(unsigned seed) : random_(seed) {}
+
+  Graph graph() {
+    Graph graph;
+    for (const char* name : {"a", "b", "c"})
+      values_.push_back(relu(graph.input(name, f32, {2, 3, 4, 5})));
+    for (int step = 0; step < 9; ++step) values_.push_back(next());
+    for (std::size_t i = 3; i < values_.size(); ++i)
+      if (below(3) > 0) graph.output("y" + std::to_string(i), values_[i] + values_[i]);
+    graph.output("last", relu(values_.back()));
+    return graph;
+  }
+
+ private:
+  Value next() {
+    const Value x = any();
+    switch (below(4)) {
+      case 0: return relu(x);
+      case 1: return concat({x, any_like(x)}, static_cast<std::int64_t>(below(x.type().rank())));
+      default: return turned_copy(x);
+    }
+  }
+  Value turned_copy(const Value& x) {
+    Axes perm(static_cast<std::size_t>(x.type().rank()));
+    std::iota(perm.begin(), perm.end(), 0);
+    std::ranges::shuffle(perm, random_);
+    const Value turned = transpose(x, perm);
+    const Dims dims = turned.type().dims();
+    // Two axes as one, and a new one in front.
+    const std::size_t at = below(static_cast<std::int64_t>(dims.size()) - 1);
+    Shape shape;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (i == at + 1) {
+        shape.back() = Dim(dims[at] * dims[i]);
+      } else {
+        shape.emplace_back(dims[i]);
+      }
+    }
+    shape.insert(shape.begin(), Dim(1));
+    return reshape(turned, shape);
+  }
+  Value any() { return values_[below(static_cast<std::int64_t>(values_.size()))]; }
+  /// Of the same shape: another one where there is one.
+  Value any_like(const Value& x) {
+    for (int tries = 0; tries < 8; ++tries) {
+      const Value other = any();
+      if (other.type() == x.type() && other.id() != x.id()) return other;
+    }
+    return relu(x);
+  }
+  std::size_t below(std::int64_t count) {
+    return static_cast<std::size_t>(random_() % static_cast<unsigned>(count));
+  }
+
+  std::mt19937 random_;
+  Values values_;
+};
+
+TEST(Placement, copies_of_copies_compute_the_same) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_computed(Copies(seed).graph());
   }
 }
 
