@@ -80,10 +80,13 @@ class ContractionCost {
     work.compute += d(count) * row;
   }
 
-  /// Column blocks, where the last one may compute fewer registers.
+  /// Column blocks, where the last one may compute fewer registers; so few that its sums wait for
+  /// each other it takes as long as so many that do not.
   double whole_column_blocks() const {
     const double narrow = d(codegen::last_vectors(plan_)) / plan_.vectors;
-    return d(plan_.column_blocks) - 1 + std::max(narrow, d(plan_.block_rows) * narrow / 8);
+    const double waiting = model_.fma_latency * model_.fma_per_cycle /
+                           (d(plan_.block_rows) * plan_.vectors);
+    return d(plan_.column_blocks) - 1 + std::min(1.0, std::max(narrow, waiting));
   }
 
   /// The register blocks of a chain's items, as if they were those of one contraction.
