@@ -55,7 +55,8 @@ class ContractionCost {
     work.beside = std::min(1.0, ahead * work.beside);
     if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
     work.far_beside = overlap_.far_beside;
-    work.power = overlap_.block_power;
+    const bool asks = plan_.asking_blocks > 0 && overlap_.asked_power > 0;
+    work.power = asks ? overlap_.asked_power : overlap_.block_power;
   }
 
  private:
@@ -84,8 +85,8 @@ class ContractionCost {
   /// each other it takes as long as so many that do not.
   double whole_column_blocks() const {
     const double narrow = d(codegen::last_vectors(plan_)) / plan_.vectors;
-    const double waiting = model_.fma_latency * model_.fma_per_cycle /
-                           (d(plan_.block_rows) * plan_.vectors);
+    const double waiting =
+        model_.fma_latency * model_.fma_per_cycle / (d(plan_.block_rows) * plan_.vectors);
     return d(plan_.column_blocks) - 1 + std::min(1.0, std::max(narrow, waiting));
   }
 

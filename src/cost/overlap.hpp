@@ -47,6 +47,8 @@ struct Overlap {
   double power = 3;
   /// The same for contractions, whose panels lie side by side and are asked for early.
   double block_power = 3;
+  /// The same where blocks ask for the panel behind theirs themselves; 0: as if they did not.
+  double asked_power = 0;
   /// Of the time that streams of rows take to begin anew, the part that shows.
   double row_starts = 1;
   /// Cycles of a call whose branches go elsewhere than in the kernel before.
