@@ -189,7 +189,9 @@ std::vector<Figure> figures() {
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);
+  overlap("first_fetched", &Overlap::first_fetched);
   overlap("fetched_alone", &Overlap::fetched_alone);
+  overlap("taken_alone", &Overlap::taken_alone);
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);
   overlap("fetched_together", &Overlap::fetched_together);

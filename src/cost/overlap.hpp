@@ -35,9 +35,13 @@ struct Overlap {
   /// reads them, and by who writes them. Fitted on Zen 4; for others what was waited for there
   /// before, in the same proportion.
   double fetched = 0.12, taken = 0.2;
+  /// ns until the first such line is there that is read.
+  double first_fetched = 0;
   /// Times more that lines are waited for which are read in pieces or alone, and not asked for
   /// ahead.
   double fetched_alone = 0;
+  /// The same of those that are written in pieces or alone.
+  double taken_alone = 0;
   /// Of the time that lines take which are written, the part that is beside instructions.
   double taken_beside = 1;
   /// Times more that lines are waited for which are taken by more streams than are fetched ahead;

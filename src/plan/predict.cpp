@@ -219,8 +219,11 @@ class Predictor {
     const cost::Overlap& overlap = model_.overlap;
     const double fetched = overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
                            (1 + overlap.fetched_alone * work.alone_lines());
-    const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart);
+    const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart) *
+                         (1 + overlap.taken_alone * work.alone_lines());
     cost::CrossingTime time;
+    constexpr double line_bytes = 64;
+    time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);
     for (std::size_t level = 0; level < model_.other_core.size(); ++level) {
       time.fetched += fetched * crossing.read[level] / model_.other_core[level];
       time.taken += taken * crossing.written[level] / model_.other_core[level];
