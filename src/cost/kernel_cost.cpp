@@ -238,7 +238,7 @@ class StripsWork {
       work.flops += times * own.flops;
       work.shares.insert(work.shares.end(), own.shares.begin(), own.shares.end());
     }
-    work.beside = nests / work.compute;
+    work.beside = work.compute > 0 ? nests / work.compute : 1;
     work.items = Items(strips_.count());
   }
 

@@ -420,7 +420,8 @@ class NestCost : public NestLines {
     const LastPass last = last_pass();
     const Walk w = walk();
     const double along = extent(plan_.vector_dim);
-    if (last.inner && !plan_.may_repeat) overhead_ += w.entries * pieces_ns(along);
+    if (last.inner && !plan_.may_repeat && model_.machine.masks)
+      overhead_ += w.entries * pieces_ns(along);
     const double kept = kept_stores_ * model_.cycle / model_.stores_per_cycle;
     if (plan_.levels > 0 && plan_.vector_is_reduced()) {
       Body all = last.once;

@@ -118,6 +118,21 @@ TEST(Tiles, compute_what_the_reference_does_at_borders) {
   }
 }
 
+/// Every second pixel and row of a window, 5 x 5 points for 2 x 2 results.
+TEST(Tiles, compute_what_the_reference_does_with_stride_2) {
+  for (const bool by_rows : {false, true}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {2, 15, 23, 19});
+    const Value w = testing::weight(graph, {25, 19, 21}, 3);
+    const op::WinogradImage image{.outputs = 2, .stride = 2, .low = {1, 1}, .high = {1, 1}};
+    const Value products = matmul(graph.add_one(image, {x}), w);
+    const op::WinogradOutputs results{
+        .outputs = 2, .rows = 4, .columns = 6, .stride = 2, .cut = {0, 1}, .by_rows = by_rows};
+    graph.output("y", relu(graph.add_one(results, {products})));
+    expect_computed(graph, 2e-3);
+  }
+}
+
 /// 29 columns of tiles, cut where the image ends; with so many channels in three strips a row.
 Graph wide_layer(std::int64_t channels, bool by_rows = true) {
   Graph graph;
