@@ -477,7 +477,8 @@ void add_nest(KernelWork& work, const loop::Nest& nest, std::span<const loop::Bu
               const MachineModel& model, bool rows) {
   NestCost cost(nest, buffers, model, rows);
   if (cost.is_empty()) return;
-  if (rows || !add_window(work, nest, buffers, model)) cost.add_to(work);
+  const bool may_be_window = !rows && nest.lead == 0;
+  if (!may_be_window || !add_window(work, nest, buffers, model)) cost.add_to(work);
   if (!rows) cost.add_shares_to(work);
   cost.add_flops_to(work);
 }

@@ -4,6 +4,7 @@
 // of the latter, 5 multiplications for 2 outputs, and neither factors nor differences of sums.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,15 @@ constexpr std::int64_t side(std::int64_t outputs, std::int64_t stride) {
 /// Whole tiles along an axis of so many pixels.
 constexpr std::int64_t tiles_along(std::int64_t pixels, std::int64_t outputs, std::int64_t stride) {
   return (pixels - taps + stride) / (outputs * stride);
+}
+
+/// Rows and columns of tiles of images x [N, H, W, C].
+inline std::array<std::int64_t, 2> tiles_of(const op::WinogradImage& image, const Dims& x) {
+  const auto along = [&](std::size_t axis) {
+    return tiles_along(x[axis + 1] + image.low[axis] + image.high[axis], image.outputs,
+                       image.stride);
+  };
+  return {along(0), along(1)};
 }
 
 /// The points of integers, and sums of their products, are 2 to this times those of the formula.

@@ -292,11 +292,6 @@ struct Rules<op::WinogradImage> {
       std::tuple{field("outputs", &A::outputs), field("stride", &A::stride), field("low", &A::low),
                  field("high", &A::high)};
 
-  /// Along axis 1 or 2 of x.
-  static std::int64_t tiles(const A& a, const Dims& x, std::size_t axis) {
-    return winograd::tiles_along(x[axis] + a.low[axis - 1] + a.high[axis - 1], a.outputs, a.stride);
-  }
-
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& x = args[0];
     RLX_TRY(check_operand(name, a.outputs, a.stride, x.dtype, DType::i16));
@@ -312,13 +307,15 @@ struct Rules<op::WinogradImage> {
       const std::int64_t low = a.low[axis - 1], high = a.high[axis - 1];
       const bool fits = low >= 0 && low <= most && high >= 0 && high <= most;
       const std::int64_t pixels = fits ? dims[axis] + low + high : 0;
-      if (pixels < side || tiles(a, dims, axis) * apart + taps - a.stride != pixels)
+      if (pixels < side ||
+          winograd::tiles_along(pixels, a.outputs, a.stride) * apart + taps - a.stride != pixels)
         return bad_input(
             "The images {} of {}, with ({}) and ({}) zeros, are no whole tiles of ({}) pixels and "
             "({}).",
             x.text(), name, low, high, apart, taps - a.stride);
     }
-    const std::int64_t count = dims[0] * tiles(a, dims, 1) * tiles(a, dims, 2);
+    const auto [rows, columns] = winograd::tiles_of(a, dims);
+    const std::int64_t count = dims[0] * rows * columns;
     return std::vector<Type>{Type{x.dtype, {Dim(side * side), Dim(count), Dim(dims[3])}}};
   }
 
@@ -330,8 +327,8 @@ struct Rules<op::WinogradImage> {
   template <class T>
   static Status points_of(const A& a, const EvalArgs& args) {
     const Dims dims(args.in(0).dims.begin(), args.in(0).dims.end());
-    const std::int64_t side = winograd::side(a.outputs, a.stride), rows = tiles(a, dims, 1),
-                       columns = tiles(a, dims, 2);
+    const std::int64_t side = winograd::side(a.outputs, a.stride);
+    const auto [rows, columns] = winograd::tiles_of(a, dims);
     const winograd::Transforms<T> transforms(a.outputs, a.stride);
     transform_tiles<T>(args, dims[0], rows, columns, side,
                        layout_of_image(dims, a.outputs * a.stride, a.low),

@@ -81,16 +81,34 @@ Axes free_axes(int rank, const Axes& batch, const Axes& contract) {
   return result;
 }
 
-// The free axes of b become one: b is transposed to (batch, contract, free) and its free axes
-// merged.
+/// The same axes, none counted from the end.
+Axes from_front(Axes axes, int rank) {
+  for (std::int64_t& axis : axes)
+    if (axis < 0) axis += rank;
+  return axes;
+}
+
+// Axes are counted from the front. The free axes of b become one: b is transposed to (batch,
+// contract, free) and its free axes merged.
 Result<bool> canonical_dot(Rewriter& rewriter, std::int32_t index, const Node& node,
-                           const op::DotGeneral& dot) {
+                           const op::DotGeneral& written) {
   const Values inputs = rewriter.values_of(node);
   if (!node.results[0].is_static() || !inputs[0].type().is_static() ||
       !inputs[1].type().is_static())
     return false;
-  const Axes free = free_axes(inputs[1].rank(), dot.b_batch, dot.b_contract);
-  if (free.size() == 1) return false;
+  const int a_rank = inputs[0].rank(), b_rank = inputs[1].rank();
+  const op::DotGeneral dot{from_front(written.a_batch, a_rank), from_front(written.b_batch, b_rank),
+                           from_front(written.a_contract, a_rank),
+                           from_front(written.b_contract, b_rank)};
+  const Axes free = free_axes(b_rank, dot.b_batch, dot.b_contract);
+  if (free.size() == 1) {
+    const bool is_as_written = dot.a_batch == written.a_batch && dot.b_batch == written.b_batch &&
+                               dot.a_contract == written.a_contract &&
+                               dot.b_contract == written.b_contract;
+    if (is_as_written) return false;
+    RLX_TRY(rewriter.add(index, dot, {inputs[0].id(), inputs[1].id()}));
+    return true;
+  }
   Axes perm = dot.b_batch;
   perm.insert(perm.end(), dot.b_contract.begin(), dot.b_contract.end());
   perm.insert(perm.end(), free.begin(), free.end());

@@ -34,8 +34,7 @@ Status PlanBuilder::add_contraction(const Region& region) {
   if (const auto* conv = root.op.as<op::Conv>()) {
     describe_conv(root, *conv, region, contraction, domain, buffers);
   } else {
-    describe_dot(root, counted_from_front(*root.op.as<op::DotGeneral>(), root, graph_), region,
-                 contraction, domain, buffers);
+    describe_dot(root, *root.op.as<op::DotGeneral>(), region, contraction, domain, buffers);
   }
   add_epilogue(region, domain, contraction, buffers);
   double flops =
@@ -55,8 +54,10 @@ void PlanBuilder::set_domain(const loop::Contraction& c, Domain& domain) {
   domain.parallel_dims = static_cast<std::int32_t>(domain.extents.size()) - 1;
 }
 
-void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& dot, const Region& region,
-                               loop::Contraction& c, Domain& domain, KernelBuffers& buffers) {
+void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& as_written,
+                               const Region& region, loop::Contraction& c, Domain& domain,
+                               KernelBuffers& buffers) {
+  const op::DotGeneral dot = counted_from_front(as_written, root, graph_);
   const Located a = locate(operand_read(graph_, regions_, root.inputs[0]));
   const auto in = [](const Axes& axes, std::size_t axis) {
     return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();

@@ -34,8 +34,15 @@ void PlanBuilder::add_behind_root(const Region& region, ScalarValue root,
 }
 
 Status PlanBuilder::add_nest(const Region& region) {
+  const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
   if (placement_.in_place(region.root, 0))
     return {};  // a copy whose source was written in its order
+  if (region.nodes.size() == 1 && region.recomputed.empty() && is_view_op(root.op)) {
+    const Located from = locate(root.inputs[0]);
+    const View target = reshaped(placement_.of({region.root, 0}), region.dims).value();
+    add_copy(from, buffer_of(target.base), target, "map");
+    return {};
+  }
   const Domain domain = nest_domain(region, {});
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;

@@ -64,12 +64,9 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
             made->columns, written[3],   written[1],    written[2]};
   }
   const auto& image = *op.as<op::WinogradImage>();
-  const auto tiles = [&](std::size_t axis) {
-    const std::int64_t pixels = read[axis + 1] + image.low[axis] + image.high[axis];
-    return winograd::tiles_along(pixels, image.outputs, image.stride);
-  };
+  const auto [rows, columns] = winograd::tiles_of(image, read);
   return {image.outputs, image.stride, image.outputs * image.stride,
-          read[0],       tiles(0),     tiles(1),
+          read[0],       rows,         columns,
           read[3],       read[1],      read[2],
           image.low[0],  image.low[1]};
 }

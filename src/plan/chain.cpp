@@ -70,9 +70,16 @@ class Chaining {
     const std::int32_t product_at = at_of(products);
     if (product_at < 0 || !product(regions_.list[static_cast<std::size_t>(product_at)]))
       return std::nullopt;
+    const auto& dot = *node(products.node).op.as<op::DotGeneral>();
+    const bool by_points = dot.a_batch == Axes{0} && dot.a_contract == Axes{2} &&
+                           dot.b_batch == Axes{0} && dot.b_contract == Axes{1};
     const ValueId points = node(products.node).inputs[0];
     const std::int32_t image_at = at_of(points);
-    const bool fits = image_at >= 0 && node(points.node).op.is<op::WinogradImage>() &&
+    const auto* image = node(points.node).op.as<op::WinogradImage>();
+    if (image == nullptr || image_at < 0 || !by_points) return std::nullopt;
+    const auto [rows, columns] =
+        winograd::tiles_of(*image, graph_.type(node(points.node).inputs[0]).dims());
+    const bool fits = rows == outputs->rows && columns == outputs->columns &&
                       root_alone_reads(points, products.node) && root_alone_reads(products, root) &&
                       may_wait(image_at, index) && may_wait(product_at, index);
     if (!fits) return std::nullopt;

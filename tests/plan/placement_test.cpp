@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -109,6 +110,27 @@ TEST(Placement, copies_are_made_within_concatenations) {
   // Two maps, the copy, the part y.
   EXPECT_EQ(program.explain().value().kernels.size(), 4u);
   expect_computed(graph);
+}
+
+/// A copy alone moves elements of any type, also such as no kernel computes with.
+TEST(Placement, copies_of_complex_numbers_are_made) {
+  Graph graph;
+  const Value x = graph.input("x", c64, {3, 4, 5});
+  const Tensor twice = Tensor::of<std::int64_t>({6}, {0, 0, 1, 1, 2, 2});
+  graph.output("turned", reshape(transpose(x, {1, 0, 2}), {12, 5}));
+  graph.output("repeated", gather(x, graph.constant(twice), 0));
+  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
+  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+  Session session(Device::cpu);
+  CompiledGraph program = session.compile(graph, {}).value();
+  const Outputs found = program.run({{"x", inputs[0]}}).value();
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    ASSERT_EQ(found[k].bytes(), wanted[k].bytes());
+    EXPECT_EQ(
+        std::memcmp(found[k].data(), wanted[k].data(), static_cast<std::size_t>(wanted[k].bytes())),
+        0)
+        << k;
+  }
 }
 
 /// Concatenations, and copies by reshaping what was turned, of each other in any order: what holds

@@ -166,6 +166,33 @@ TEST(Tiles, strips_are_as_wide_as_caches_hold) {
   EXPECT_EQ(strips(1 << 20), 6);  // no narrower than 14 columns, which take a third strip
 }
 
+/// Products over other axes than points, and images that are put together otherwise, take the
+/// ordinary way; axes may count from the end.
+TEST(Tiles, only_rows_of_the_same_tiles_are_one_kernel) {
+  const auto layer_of = [](const op::DotGeneral& dot, std::int64_t rows, std::int64_t columns) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {1, 10, 14, 6});
+    const Value points = graph.add_one(op::WinogradImage{4}, {x});
+    const Value w = testing::weight(graph, {36, 6, 6}, 3);
+    const op::WinogradOutputs results{
+        .outputs = 4, .rows = rows, .columns = columns, .by_rows = true};
+    graph.output("y", graph.add_one(results, {graph.add_one(dot, {points, w})}));
+    return graph;
+  };
+  const op::DotGeneral plain{{0}, {0}, {2}, {1}}, from_end{{-3}, {-3}, {-1}, {-2}},
+      over_tiles{{0}, {0}, {1}, {1}};
+  const auto kernels = [](const Graph& graph) {
+    return build_plan(flatten(graph).value(), {}).value().steps.size();
+  };
+  EXPECT_EQ(kernels(layer_of(plain, 2, 3)), 1u);
+  EXPECT_EQ(kernels(layer_of(plain, 3, 2)), 3u);
+  EXPECT_EQ(kernels(layer_of(over_tiles, 2, 3)), 3u);
+  for (const op::DotGeneral& dot : {plain, from_end, over_tiles}) {
+    expect_computed(layer_of(dot, 2, 3), 2e-3);
+    expect_computed(layer_of(dot, 3, 2), 2e-3);
+  }
+}
+
 /// Strips are told what their stages take, without the way of points and products through memory,
 /// and fall on workers as whole strips.
 TEST(Tiles, strips_take_about_as_long_as_their_stages) {

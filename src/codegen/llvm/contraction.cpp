@@ -16,8 +16,6 @@ using Integers = std::vector<std::int64_t>;
 
 namespace {
 
-constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 class ContractionEmitter {
  public:
   ContractionEmitter(const ContractionContext& context)

@@ -17,8 +17,6 @@ using llvm::Value;
 using Values = std::vector<Value*>;
 using Integers = std::vector<std::int64_t>;
 
-constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 std::int64_t product(const Integers& extents) {
   std::int64_t result = 1;
   for (const std::int64_t extent : extents) result *= extent;

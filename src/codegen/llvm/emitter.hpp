@@ -44,6 +44,9 @@ struct Emitter {
   void when(llvm::Value* condition, const std::function<void()>& body);
 };
 
+/// Whole lines, for parts of scratch.
+constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 /// What the runtime must know of an emitted body.
 struct KernelShape {
   std::int64_t work_items = 0;

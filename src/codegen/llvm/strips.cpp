@@ -1,5 +1,7 @@
 // Strips: the bodies of all stages as functions, called one after the other for each strip. What
 // one hands to the next lies in the worker's scratch.
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "codegen/llvm/contraction.hpp"
 
@@ -7,8 +9,6 @@ namespace rlx::codegen {
 namespace {
 
 using llvm::Value;
-
-constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class StripsEmitter {
  public:
