@@ -129,7 +129,7 @@ struct Step {
 void count_calls(bool is_profiled) {
   Tiny tiny(1);
   (void)tiny.program.run(tiny.named);
-  if (is_profiled) (void)tiny.program.profile(100);
+  if (is_profiled) (void)tiny.program.profile(tiny.named, 100);
   for (int i = 0; i < 100'000; ++i) (void)tiny.program.run_slots(tiny.slots);
 }
 

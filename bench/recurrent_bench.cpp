@@ -48,9 +48,8 @@ Status time(Session& session, const Layer& layer) {
   auto program = session.compile(graph);
   if (!program.ok()) return program.error();
   const Tensor input = filled({layer.steps, layer.batch, layer.inputs});
-  const auto outputs = program->run({{"x", input}});
-  if (!outputs.ok()) return outputs.error();
-  const auto profile = program->profile(100);
+  const std::vector<NamedInput> inputs{{"x", input}};
+  const auto profile = program->profile(inputs, 100);
   if (!profile.ok()) return profile.error();
   std::printf("%s: %ld steps, batch %ld, %ld inputs, %ld units, %ld directions\n", layer.name,
               layer.steps, layer.batch, layer.inputs, layer.units, directions);

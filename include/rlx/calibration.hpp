@@ -34,7 +34,8 @@ class Calibration {
       Device device = Device::cpu, const CalibrationProgress& progress = {},
       const std::function<void(std::string_view)>& note = {});
 
-  /// Only the file. Errors: not_available with the reason it is not used.
+  /// Only the file. Errors: not_available where there is none; bad_input with the reason that the
+  /// one that is there is not used.
   static Result<Calibration> load(Device device = Device::cpu);
 
   /// Only measures: at most 10 s on a CPU. Nothing is kept.

@@ -324,22 +324,25 @@ class CompiledGraph {
   Result<CompiledGraph> clone() const;
   Device device() const;
 
+  /// Of all parts that the last run went through, where data decides shapes; nothing before it.
   MemoryReport query_memory() const;
-  const CompileReport& report() const;
-  /// The text form at that stage: "hir", "mir" or "lir". Byte-stable.
+  CompileReport report() const;
+  /// The text form at that stage: "hir", "mir" or "lir", part after part. Byte-stable.
   Result<std::string> stage_text(std::string_view stage) const;
-  /// The plan with its reasons (rlx/cost.hpp). Needs bound shapes, or a run before: then it is the
-  /// plan of that run's first part.
+  /// The plan with its reasons (rlx/cost.hpp). Needs bound shapes, or a run before: then it holds
+  /// the plans of all parts of that run, and between them what is evaluated on the host.
   Result<Explanation> explain() const;
-  /// Times every kernel over `runs` runs on the inputs of the last run.
-  Result<std::vector<KernelProfile>> profile(int runs);
+  /// Runs on these inputs, and times every kernel over `runs` more runs, in the order of explain().
+  Result<std::vector<KernelProfile>> profile(std::span<const NamedInput> inputs, int runs);
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
 struct SessionOptions {
-  int threads = 0;  ///< 0: one for each core that the process may use
+  /// 0: one for each core that the process may use, of one NUMA node and within its CPU quota. At
+  /// most 128.
+  int threads = 0;
   /// How long the session's threads spin for the next run before they sleep (at most 24 hours). To
   /// wake them costs a run 25-55 us; until they sleep they take processor time from others.
   std::chrono::microseconds spin = std::chrono::milliseconds(3);

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 namespace rlx {
 namespace {
@@ -28,6 +30,34 @@ std::string first_line(const std::string& path) {
   std::string text = short_file(path);
   text.resize(std::min(text.find('\n'), text.size()));
   return text;
+}
+
+/// The numbers of a list such as "0-3,8".
+std::vector<int> numbers_of(const std::string& list) {
+  constexpr int most = 1 << 16;
+  std::vector<int> numbers;
+  std::istringstream parts(list);
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::istringstream text(part);
+    int first = 0, last = 0;
+    char dash = 0;
+    if (!(text >> first) || first < 0 || first > most) continue;
+    last = text >> dash >> last && dash == '-' ? std::min(last, most) : first;
+    for (int number = first; number <= last; ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+/// The node of memory beside each processor; none where the system tells of no nodes.
+std::map<int, int> nodes_by_cpu(const std::string& root) {
+  const std::string folder = root + "/sys/devices/system/node/";
+  std::map<int, int> nodes;
+  for (const int node : numbers_of(first_line(folder + "online"))) {
+    for (const int cpu :
+         numbers_of(first_line(folder + "node" + std::to_string(node) + "/cpulist")))
+      nodes[cpu] = node;
+  }
+  return nodes;
 }
 
 /// A smaller limit wins.
@@ -62,25 +92,49 @@ void read_version_1(const std::string& base, std::string group, std::optional<do
 }  // namespace
 
 CpuSet allowed_cpus(const std::string& root) {
-  CpuSet result;
+  std::vector<int> allowed;
   cpu_set_t set;
   CPU_ZERO(&set);
-  std::vector<int> second_threads;
-  std::set<std::string> seen_cores;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (!CPU_ISSET(cpu, &set)) continue;
-      const std::string siblings =
-          first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                     "/topology/thread_siblings_list");
-      // Without a topology every processor counts as a core.
-      const bool is_first = siblings.empty() || seen_cores.insert(siblings).second;
-      (is_first ? result.cpus : second_threads).push_back(cpu);
+      if (CPU_ISSET(cpu, &set)) allowed.push_back(cpu);
     }
   }
-  if (result.cpus.empty()) result.cpus.push_back(0);
+  if (allowed.empty()) allowed.push_back(0);
+  return cpus_among(allowed, sched_getcpu(), root);
+}
+
+CpuSet cpus_among(const std::vector<int>& allowed, int here, const std::string& root) {
+  struct Node {
+    std::vector<int> first_threads, second_threads;  ///< of its cores
+    bool is_here = false;
+  };
+  const std::map<int, int> node_of = nodes_by_cpu(root);
+  std::map<int, Node> by_number;
+  std::set<std::string> seen_cores;
+  for (const int cpu : allowed) {
+    const auto found = node_of.find(cpu);
+    Node& node = by_number[found == node_of.end() ? 0 : found->second];
+    const std::string siblings = first_line(root + "/sys/devices/system/cpu/cpu" +
+                                            std::to_string(cpu) + "/topology/thread_siblings_list");
+    // Without a topology every processor counts as a core.
+    const bool is_first = siblings.empty() || seen_cores.insert(siblings).second;
+    (is_first ? node.first_threads : node.second_threads).push_back(cpu);
+    node.is_here = node.is_here || cpu == here;
+  }
+  std::vector<Node> nodes;
+  for (auto& [number, node] : by_number) nodes.push_back(std::move(node));
+  std::ranges::stable_sort(nodes, [](const Node& a, const Node& b) {
+    return std::tuple(a.first_threads.size(), a.is_here) >
+           std::tuple(b.first_threads.size(), b.is_here);
+  });
+  CpuSet result;
+  for (const Node& node : nodes)
+    result.cpus.insert(result.cpus.end(), node.first_threads.begin(), node.first_threads.end());
   result.cores = static_cast<int>(result.cpus.size());
-  result.cpus.insert(result.cpus.end(), second_threads.begin(), second_threads.end());
+  result.node_cores = static_cast<int>(nodes.front().first_threads.size());
+  for (const Node& node : nodes)
+    result.cpus.insert(result.cpus.end(), node.second_threads.begin(), node.second_threads.end());
   return result;
 }
 
@@ -105,12 +159,18 @@ std::optional<double> cpu_quota(const std::string& root) {
   return limit;
 }
 
-int default_thread_count() {
-  int count = allowed_cpus().cores;
-  if (const auto quota = cpu_quota()) {
-    count = std::min(count, static_cast<int>(std::ceil(*quota - 0.01)));
-  }
-  return std::max(count, 1);
+namespace {
+
+int within_quota(int cores) {
+  if (const auto quota = cpu_quota())
+    cores = std::min(cores, static_cast<int>(std::ceil(*quota - 0.01)));
+  return std::max(cores, 1);
 }
+
+}  // namespace
+
+int usable_cores() { return within_quota(allowed_cpus().cores); }
+
+int default_thread_count() { return within_quota(allowed_cpus().node_cores); }
 
 }  // namespace rlx

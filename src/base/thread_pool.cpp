@@ -146,9 +146,11 @@ ThreadPool::ThreadPool(int threads, std::chrono::microseconds idle_spin, bool pa
   threads = std::clamp(threads, 1, pool_detail::threads_limit);
   const CpuSet allowed = allowed_cpus();
   const int cpus = static_cast<int>(allowed.cpus.size());
-  if (threads > 1 && threads >= allowed.cores && threads <= cpus) {
+  cores_ = allowed.cores;
+  const bool fills_node = threads == allowed.node_cores;
+  if (threads > 1 && threads <= cpus && (fills_node || threads >= allowed.cores)) {
     cpus_ = allowed.cpus;
-    if (threads == allowed.cores) cpus_.resize(threads);
+    if (fills_node || threads == allowed.cores) cpus_.resize(static_cast<std::size_t>(threads));
   }
   usual_lines_.reserve(static_cast<std::size_t>(threads));
   for (int i = 1; i < threads; ++i) workers_.push_back(std::make_unique<Worker>());
@@ -284,14 +286,44 @@ void ThreadPool::keep_off_the_callers_core(Claim* claims, int count) {
   }
 }
 
+namespace {
+
+/// Threads inside of teams, of all pools of the process.
+alignas(pool_detail::line_bytes) std::atomic<int> threads_at_work = 0;
+
+/// Counts threads for as long as they are at work.
+class AtWork {
+ public:
+  AtWork() : others_(threads_at_work.fetch_add(1, std::memory_order_relaxed)) {}
+  ~AtWork() { threads_at_work.fetch_sub(count_, std::memory_order_relaxed); }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+  /// Those that were before the caller.
+  int others() const { return others_; }
+  void add(int helpers) {
+    threads_at_work.fetch_add(helpers, std::memory_order_relaxed);
+    count_ += helpers;
+  }
+
+ private:
+  const int others_;
+  int count_ = 1;
+};
+
+}  // namespace
+
 void ThreadPool::run_job(int threads, Job& job, void* body) {
   Claim claims[pool_detail::threads_limit];
-  const int helpers = claim(std::min(threads, this->threads()) - 1, claims);
+  // Teams of several pools share the cores.
+  AtWork at_work;
+  const int left = std::max(cores_, this->threads()) - at_work.others();
+  const int helpers = claim(std::min({threads, this->threads(), left}) - 1, claims);
   if (helpers <= 0) {
     Team alone(0, 1, nullptr, 0);
     job.invoke(body, 0, &alone);
     return;
   }
+  at_work.add(helpers);
   keep_off_the_callers_core(claims, helpers);
   job.size = static_cast<std::uint16_t>(helpers + 1);
   // A team's epochs start above those of every team before: barriers need no clearing.

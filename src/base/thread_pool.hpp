@@ -125,7 +125,8 @@ class LooseTeam {
 
 /// Threads that wait for teams. Any thread may call it, also several at once and also from inside a
 /// team: a team gets those workers that are free at that moment, so it may be smaller than asked
-/// for, down to the caller alone. Results must therefore not depend on a team's size.
+/// for, down to the caller alone. Results must therefore not depend on a team's size. Pools share
+/// the cores: what teams of others keep busy a team does not get.
 ///
 /// Where the pool has a thread for every core that the process may use, its workers are pinned to
 /// distinct cores, and a worker that finds itself on the caller's core is moved. With cores to
@@ -232,6 +233,7 @@ class ThreadPool {
   /// The lines of a team whose helpers are the first workers, which is the usual one.
   std::vector<pool_detail::BarrierLine*> usual_lines_;
   alignas(pool_detail::line_bytes) std::atomic<std::uint64_t> next_team_ = 1;
+  int cores_ = 1;          ///< that the process may use
   std::vector<int> cpus_;  ///< to pin to; empty: no pinning
   const std::chrono::microseconds idle_spin_;
   const bool patient_;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -119,7 +120,10 @@ Json model_json(const MachineModel& model) {
   return json;
 }
 
-Status read_gemms(const Json& json, std::vector<MeasuredGemm>& gemms) {
+/// Wants a matmul of f32 on `threads` threads among them: device choice asks for it.
+Status read_gemms(const Json& json, int threads, std::vector<MeasuredGemm>& gemms) {
+  constexpr double least_gflops = 1e-3, most_gflops = 1e5;
+  bool has_all_threads = false;
   if (!json.is_array() || json.empty() || json.size() > 1000)
     return bad_input("the matmuls are missing");
   for (const Json& entry : json) {
@@ -134,11 +138,21 @@ Status read_gemms(const Json& json, std::vector<MeasuredGemm>& gemms) {
     gemm.gflops = entry.at("gflops").get<double>();
     const auto size_ok = [](std::int64_t size) { return size > 0 && size <= 1 << 20; };
     if (!size_ok(gemm.m) || !size_ok(gemm.n) || !size_ok(gemm.k) || gemm.threads < 1 ||
-        !std::isfinite(gemm.gflops) || gemm.gflops <= 0 || gemm.gflops > 1e7)
+        !std::isfinite(gemm.gflops) || gemm.gflops < least_gflops || gemm.gflops > most_gflops)
       return bad_input("a matmul cannot be true");
+    has_all_threads = has_all_threads || (gemm.dtype == DType::f32 && gemm.threads == threads);
     gemms.push_back(gemm);
   }
+  if (!has_all_threads) return bad_input("the matmuls of ({}) threads are missing", threads);
   return {};
+}
+
+/// "2026-11-21T14:00:00Z".
+bool is_date(std::string_view text) {
+  constexpr std::string_view form = "dddd-dd-ddTdd:dd:ddZ";
+  return std::ranges::equal(text, form, [](char c, char expected) {
+    return expected == 'd' ? c >= '0' && c <= '9' : c == expected;
+  });
 }
 
 Result<std::shared_ptr<const Calibration::Impl>> read(const Json& json) {
@@ -147,16 +161,26 @@ Result<std::shared_ptr<const Calibration::Impl>> read(const Json& json) {
   if (json.value("schema", -1) != calibration_schema || json.value("rlx", "") != RLX_VERSION)
     return bad_input("it was made by another version");
   RLX_ASSIGN(const DeviceIdentity identity, cpu_identity());
-  if (json.value("identity", Json()) != to_json(identity))
-    return bad_input("it is of another machine");
+  const Json own = to_json(identity), kept = json.value("identity", Json());
+  if (kept != own) {
+    std::string differing;
+    for (const auto& [key, value] : own.items()) {
+      if (kept.is_object() && kept.contains(key) && kept[key] == value) continue;
+      differing += (differing.empty() ? "" : ", ") + key;
+    }
+    return bad_input("it is of another machine, or for another use of this one (other: {})",
+                     differing.empty() ? "identity" : differing);
+  }
   RLX_ASSIGN(const codegen::Target target, codegen::host_target());
   auto impl = std::make_shared<Calibration::Impl>();
   impl->model = preset_for(codegen::host_cpu(), target);
   impl->threads = identity.threads;
   impl->date = json.value("date", "");
   impl->generator = json.value("generator", "");
+  if (!is_date(impl->date) || impl->generator.empty())
+    return bad_input("it does not say when and with which generator it was made");
   RLX_TRY(read_model(json.at("figures"), impl->model));
-  RLX_TRY(read_gemms(json.at("gemms"), impl->gemms));
+  RLX_TRY(read_gemms(json.at("gemms"), impl->threads, impl->gemms));
   return std::shared_ptr<const Calibration::Impl>(std::move(impl));
 }
 
@@ -176,13 +200,17 @@ Result<DeviceIdentity> cpu_identity() {
                         target.features,  default_thread_count()};
 }
 
-MachineModel model_for(const codegen::Target& target) {
+HostModel model_for(const codegen::Target& target) {
+  HostModel chosen{preset_for(codegen::host_cpu(), target), {}};
   const auto host = codegen::host_target();
-  if (host.ok() && *host == target) {
-    const auto calibration = Calibration::load(Device::cpu);
-    if (calibration.ok()) return calibration->impl().model;
+  if (!host.ok() || *host != target) return chosen;
+  const auto calibration = Calibration::load(Device::cpu);
+  if (calibration.ok()) {
+    chosen.model = calibration->impl().model;
+  } else if (calibration.error().kind == ErrorKind::bad_input) {
+    chosen.note = calibration.error().message;
   }
-  return preset_for(codegen::host_cpu(), target);
+  return chosen;
 }
 
 }  // namespace cost
@@ -201,13 +229,18 @@ Result<Calibration> Calibration::parse(std::string_view text) {
 Result<Calibration> Calibration::load(Device device) {
   RLX_TRY(cost::check_device(device));
   RLX_ASSIGN(const CacheFolder folder, CacheFolder::open_for_user());
+  const std::string path = folder.path() + "/" + cost::calibration_file;
   const auto bytes = folder.read(cost::calibration_file, cost::file_limit);
-  if (!bytes) return not_available("The machine is not calibrated.");
-  const auto parsed = parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-  if (!parsed.ok())
-    return not_available("The calibration ({}/{}) is not used: {}.", folder.path(),
-                         cost::calibration_file, parsed.error().message);
-  return parsed;
+  std::error_code none;
+  if (!bytes && !std::filesystem::exists(std::filesystem::symlink_status(path, none)))
+    return not_available("The machine is not calibrated.");
+  const Result<Calibration> parsed =
+      bytes
+          ? parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()})
+          : bad_input("it is no plain file of this user that nobody else may write, or too large");
+  if (parsed.ok()) return parsed;
+  return bad_input("The calibration ({}) is not used: {}. rlx calibrate makes a new one.", path,
+                   parsed.error().message);
 }
 
 Result<Calibration> Calibration::measure(Device device, const CalibrationProgress& progress) {

@@ -33,7 +33,12 @@ Result<DeviceIdentity> cpu_identity();
 
 /// The model that this machine's programs are predicted with: the calibration where there is one
 /// that fits `target`, else the preset of the processor's family. Measures nothing.
-MachineModel model_for(const codegen::Target& target);
+struct HostModel {
+  MachineModel model;
+  std::string
+      note;  ///< why a calibration that is there is not used; empty: it is, or there is none
+};
+HostModel model_for(const codegen::Target& target);
 
 /// Measures the figures with generated kernels; `preset`: those that are not measured, and how long
 /// an op about takes. The machine may be slower or faster than that. Errors: not_available where

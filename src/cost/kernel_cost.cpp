@@ -90,6 +90,12 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
   return ns;
 }
 
+double expression_ns(std::span<const ScalarNode> nodes, const MachineModel& model) {
+  double ns = 0;
+  for (const ScalarNode& node : nodes) ns += node_ns(node, nodes, model);
+  return ns;
+}
+
 double latency_cycles(const ScalarNode& node, std::span<const ScalarNode> nodes,
                       const MachineModel& model) {
   const double cycles = node_ns(node, nodes, model) / model.cycle;

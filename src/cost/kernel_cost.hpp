@@ -33,6 +33,9 @@ struct Elsewhere {
 /// roughly.
 double about_ns(double flops, double bytes, const MachineModel& model);
 
+/// What one register of points of such an expression takes a core, data in L1 and waits left out.
+double expression_ns(std::span<const ScalarNode> nodes, const MachineModel& model);
+
 /// The machine whose caches of single cores are those of a whole team.
 MachineModel with_caches_of_team(const MachineModel& model, int workers);
 

@@ -343,6 +343,17 @@ class NestCost : public NestLines {
     return body;
   }
 
+  /// What each further series of a sum's operand waits for the one before it, as a part of the work
+  /// of one vector: few vectors of a round do not fill that time.
+  static constexpr double behind_series = 0.65;
+
+  double further_series(const std::vector<bool>& nodes) const {
+    double series = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      series += nodes[i] && codegen::is_series(nest_.nodes[i]);
+    return std::max(0.0, series - 1);
+  }
+
   void add_reductions(int level) {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
@@ -365,6 +376,7 @@ class NestCost : public NestLines {
     // Few running values wait for each other's additions.
     const double vectors = vectors_of(extent(plan_.vector_dim));
     const double unroll = std::min<double>(plan_.unroll, vectors);
+    body.alu *= 1 + behind_series * further_series(done) / unroll;
     if (plan_.vector_is_reduced()) {
       const double halvings = std::log2(std::max(plan_.lanes, 1U));
       Body all = body * w.vectors + row;

@@ -2,6 +2,7 @@
 #include "graph/scalar.hpp"
 
 #include <iterator>
+#include <limits>
 
 namespace rlx {
 
@@ -21,10 +22,24 @@ std::string_view name_of(ScalarOp op) {
 }
 
 bool is_softmax_power(const ScalarNode& node, std::span<const ScalarNode> nodes) {
+  const auto at = [&](ScalarId id) -> const ScalarNode& {
+    return nodes[static_cast<std::size_t>(id)];
+  };
   if (node.op != ScalarOp::exp || node.dtype != DType::f32) return false;
-  const ScalarNode& difference = nodes[static_cast<std::size_t>(node.a)];
+  const ScalarNode& difference = at(node.a);
   if (difference.op != ScalarOp::sub) return false;
-  const ScalarNode& max = nodes[static_cast<std::size_t>(difference.b)];
+  ScalarId largest = difference.b;
+  if (const ScalarNode& chosen = at(largest); chosen.op == ScalarOp::select) {
+    const auto is_number = [&](ScalarId id, double value) {
+      return at(id).op == ScalarOp::constant && at(id).value == value;
+    };
+    const ScalarNode& hidden = at(chosen.a);
+    largest = chosen.c;
+    if (hidden.op != ScalarOp::equal || hidden.a != largest || !is_number(chosen.b, 0) ||
+        !is_number(hidden.b, -std::numeric_limits<double>::infinity()))
+      return false;
+  }
+  const ScalarNode& max = at(largest);
   return max.op == ScalarOp::reduce && max.reduce_kind == ReduceKind::max && max.a == difference.a;
 }
 

@@ -112,7 +112,8 @@ struct ScalarNode {
   bool operator==(const ScalarNode&) const = default;
 };
 
-/// Whether it is the e^(x - max(x)) of a softmax in f32.
+/// Whether it is the e^(x - max(x)) of a softmax in f32, or of one that takes 0 for a maximum of
+/// -inf, where every x is hidden.
 bool is_softmax_power(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
 }  // namespace rlx

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "graph/weight_only.hpp"
+#include "graph/winograd.hpp"
 #include "passes/byte_products.hpp"
 #include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
@@ -35,10 +36,15 @@ class Narrowing {
         readers_(readers_of(graph)) {}
 
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
+    if (node.op.is<op::Lstm>() || node.op.is<op::Gru>() || node.op.is<op::Rnn>())
+      claims_.push_back({std::string(node.op.name()), node.origin, false,
+                         "f32: a recurrent layer with a kernel of its own"});
     const auto shape = product_shape(graph_, node);
     if (!shape || weight_only_[static_cast<std::size_t>(index)]) return false;
     if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(node.inputs[1]).dtype != f32)
       return false;
+    // Points of Winograd's tiles: the transform behind them would enlarge what rounding takes.
+    if (graph_.node(node.inputs[0]).op.is<op::WinogradImage>()) return false;
     shape_ = *shape;
     const bool weight = weight_only_[static_cast<std::size_t>(node.inputs[1].node)];
     std::string reason;
@@ -50,7 +56,12 @@ class Narrowing {
       rewriter.replace(index, Values{byte_product_of(rewriter, node)});
       return true;
     }
-    const ValueId a = widened(rewriter, node.inputs[0], form.a);
+    const ValueId a = node.op.is<op::Conv>() ? widened_image(rewriter, node.inputs[0], form.a)
+                                             : widened(rewriter, node.inputs[0], form.a);
+    if (form.b == f16 && !is_widened(node.inputs[1], f16)) {
+      rewriter.replace(index, Values{halves_product_of(rewriter, node)});
+      return true;
+    }
     const ValueId b = weight ? cast(cast(at(rewriter, node.inputs[1]), form.b), f32).id()
                              : widened(rewriter, node.inputs[1], form.b);
     RLX_TRY(rewriter.add(index, node.op, {a, b}));
@@ -130,6 +141,65 @@ class Narrowing {
                         axis < 0 ? axis + 2 : axis);
   }
 
+  bool is_widened(ValueId id, DType from) const {
+    const Node& node = graph_.node(id);
+    return node.op.is<op::Cast>() && graph_.type(node.inputs[0]).dtype == from;
+  }
+
+  /// The product with columns of f16, each divided by its largest magnitude: f16 has no larger
+  /// numbers than 65504, and few digits below 2^-14.
+  Value halves_product_of(Rewriter& rewriter, const Node& node) {
+    constexpr double least = 1e-30;  // columns without any range divide by it
+    const Value w = at(rewriter, node.inputs[1]);
+    const Columns columns = columns_of(node);
+    const Value largest = max_over(abs(w), columns.contracted, true);
+    const Value scale = max(largest, w.graph().constant(f32, least));
+    const Value halves = cast(cast(w / scale, f16), f32);
+    const std::vector<ValueId> operands{rewriter(node.inputs[0]), halves.id()};
+    auto made = rewriter.target().try_add(node.op, operands, {}, node.origin);
+    if (!made.ok()) throw Exception(made.error());
+    const Value scales = reshape(transpose(scale, columns.in_order), columns.in_result);
+    return rewriter.target().handle((*made)[0]) * scales;
+  }
+
+  /// Which axes of a product's B are summed over; the axes of B as the result has them, those that
+  /// are summed over between batch and columns; and the columns over the result, to broadcast.
+  struct Columns {
+    Axes contracted, in_order;
+    Shape in_result;
+  };
+  Columns columns_of(const Node& node) const {
+    const Type& b = graph_.type(node.inputs[1]);
+    const auto rank = static_cast<std::int64_t>(b.rank());
+    const auto from_front = [&](Axes axes) {
+      for (std::int64_t& axis : axes) axis += axis < 0 ? rank : 0;
+      return axes;
+    };
+    const auto* dot = node.op.as<op::DotGeneral>();
+    Columns columns;
+    const Axes batch = dot ? from_front(dot->b_batch) : Axes{};
+    if (dot) {
+      columns.contracted = from_front(dot->b_contract);
+    } else {
+      for (std::int64_t axis = 0; axis + 1 < rank; ++axis) columns.contracted.push_back(axis);
+    }
+    const auto has = [](const Axes& axes, std::int64_t axis) {
+      return std::ranges::find(axes, axis) != axes.end();
+    };
+    Axes free;
+    for (std::int64_t axis = 0; axis < rank; ++axis) {
+      if (!has(batch, axis) && !has(columns.contracted, axis)) free.push_back(axis);
+    }
+    for (const Axes& axes : {batch, columns.contracted, free})
+      columns.in_order.insert(columns.in_order.end(), axes.begin(), axes.end());
+    columns.in_result.assign(node.results[0].shape.size(), Dim(1));
+    for (std::size_t i = 0; i < batch.size(); ++i) columns.in_result[i] = b.shape[batch[i]];
+    const std::size_t first_free = columns.in_result.size() - free.size();
+    for (std::size_t i = 0; i < free.size(); ++i)
+      columns.in_result[first_free + i] = b.shape[free[i]];
+    return columns;
+  }
+
   static Value at(Rewriter& rewriter, ValueId id) { return rewriter.target().handle(rewriter(id)); }
 
   /// The value after rounding, as f32: products read it narrow where it lies.
@@ -139,6 +209,15 @@ class Narrowing {
     if (known != widened_.end()) return known->second;
     const ValueId narrow = narrowed(rewriter, id, dtype);
     return widened_[{id, dtype}] = cast(rewriter.target().handle(narrow), f32).id();
+  }
+
+  /// The same of an image. Windows want the channels of a position side by side: what turns them to
+  /// the end is stored so.
+  ValueId widened_image(Rewriter& rewriter, ValueId id, DType dtype) {
+    const auto* turn = graph_.node(id).op.as<op::Transpose>();
+    if (turn && dtype != f32 && turn->perm.back() != std::ssize(turn->perm) - 1)
+      narrowed_.try_emplace({id, dtype}, cast(at(rewriter, id), dtype).id());
+    return widened(rewriter, id, dtype);
   }
 
   /// The value in a narrower dtype: rounded where it is made, under the views through which it is

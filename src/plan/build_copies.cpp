@@ -149,6 +149,7 @@ void PlanBuilder::add_outputs() {
       target = add_buffer(type, Storage::arena, -1, output.name);
       add_output_copy(output.value, located, target);
     }
+    plan_.buffers[static_cast<std::size_t>(target)].name = output.name;
     taken.insert(target);
     plan_.outputs.push_back(target);
     plan_.output_types.push_back(type);

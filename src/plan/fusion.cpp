@@ -7,6 +7,7 @@
 #include <queue>
 #include <tuple>
 
+#include "cost/kernel_cost.hpp"
 #include "graph/op_info.hpp"
 #include "plan/fusion_rules.hpp"
 #include "rlx/ops.hpp"
@@ -60,7 +61,8 @@ class Planner {
     FusionQuestion asked;
     asked.before = graph_.profile(from) + graph_.profile(into);
     asked.after = graph_.profile_of_both(from, into);
-    if (kind != Kind::sibling) asked.work_added_ns = whole_results_ns(a, b);
+    if (kind != Kind::sibling)
+      asked.work_added_ns = whole_results_ns(a, b) + partly_filled_ns(a, b);
     decide(asked, policy_.gate);
     return asked;
   }
@@ -72,6 +74,20 @@ class Planner {
     const bool joins = product.kind == Region::Kind::contraction && product.reduced.empty() &&
                        !other.reduced.empty();
     return joins ? graph_.whole_rows_ns(product, cost::WholeRows::results, policy_) : 0;
+  }
+
+  /// What the map of the two takes longer where the other one reduces its rows.
+  double partly_filled_ns(const Region& a, const Region& b) const {
+    const bool first = a.reduced.empty();
+    const Region& map = first ? a : b;
+    return short_rows_ns(graph_, map, first ? b : a, policy_) /
+           workers(static_cast<double>(element_count(map.dims)));
+  }
+
+  /// Threads that share so many points of a map.
+  double workers(double points) const {
+    constexpr double enough = 1e5;
+    return points > enough ? std::max(policy_.threads, 1) : 1;
   }
 
   std::string name_of_region(std::int32_t r) const {
@@ -219,10 +235,11 @@ class Planner {
                                              graph_.users(r).size()),
                          .kind = "recompute"};
     asked.before = graph_.profile(r);
-    double points = 0, parallel = 1;
+    double points = 0;
     for (const std::int32_t user : graph_.users(r)) {
       const Region& reader = graph_.region(user);
       asked.before = asked.before + graph_.profile(user);
+      asked.work_added_ns += partly_filled_ns(region, reader);
       std::vector<std::int32_t> recomputed = reader.recomputed;
       recomputed.insert(recomputed.end(), region.nodes.begin(), region.nodes.end());
       recomputed.insert(recomputed.end(), region.recomputed.begin(), region.recomputed.end());
@@ -230,9 +247,8 @@ class Planner {
       points += points_read(graph_, r, reader);
     }
     points -= static_cast<double>(element_count(region.dims));
-    if (points > 1e5) parallel = std::max(policy_.threads, 1);
-    asked.work_added_ns = std::max(0.0, points) * operations_of_point(graph_, region) /
-                          (policy_.operations_per_ns * parallel);
+    asked.work_added_ns += std::max(0.0, points) / policy_.lanes *
+                           register_ns(graph_, region, policy_) / workers(points);
     decide(asked, policy_.gate, policy_.given);
     if (asked.fused) {
       for (const std::int32_t user : graph_.users(r)) ++versions_[static_cast<std::size_t>(user)];
@@ -252,8 +268,10 @@ class Planner {
 
 FusionPolicy fusion_policy(const cost::MachineModel& model, int threads, bool enabled) {
   FusionPolicy policy{.enabled = enabled, .threads = threads};
-  const double lanes = model.machine.lanes(4);
-  policy.operations_per_ns = lanes / std::max(model.op(ScalarOp::add), 1e-3);
+  policy.lanes = model.machine.lanes(4);
+  policy.expression_ns = [model](std::span<const ScalarNode> nodes) {
+    return cost::expression_ns(nodes, model);
+  };
   policy.whole_rows_ns = [model, threads](const ProductShape& shape, DType a, DType b, bool weight,
                                           cost::WholeRows rows) {
     return cost::whole_rows_ns(shape, a, b, weight, rows, model, threads);

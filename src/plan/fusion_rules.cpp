@@ -2,7 +2,9 @@
 #include "plan/fusion_rules.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -179,14 +181,49 @@ double points_read(const RegionGraph& graph, std::int32_t index, const Region& r
   return points;
 }
 
-double operations_of_point(const RegionGraph& graph, const Region& map) {
-  double operations = 0;
+double register_ns(const RegionGraph& graph, const Region& map, const FusionPolicy& policy) {
+  double ns = 0;
   for (const std::int32_t index : map.nodes) {
     const Node& node = graph.node(index);
-    operations += node_cost(graph.graph(), node).flops /
-                  static_cast<double>(std::max<std::int64_t>(node.results[0].elements(), 1));
+    std::vector<ScalarNode> nodes;
+    if (node.op.info().scalar) {
+      ScalarBuilder builder(nodes);
+      std::vector<ScalarValue> operands;
+      for (const ValueId id : node.inputs) {
+        const auto number = static_cast<std::int32_t>(operands.size());
+        operands.push_back(id.node < 0 ? ScalarValue()
+                                       : builder.add({.op = ScalarOp::load,
+                                                      .dtype = graph.graph().type(id).dtype,
+                                                      .index = number}));
+      }
+      node.op.info().scalar(node.op.attributes(), builder, operands);
+    }
+    const auto operations = std::ranges::count_if(
+        nodes, [](const ScalarNode& part) { return part.op != ScalarOp::load; });
+    ns += policy.expression_ns ? policy.expression_ns(nodes) : static_cast<double>(operations);
   }
-  return operations;
+  return ns;
+}
+
+double short_rows_ns(const RegionGraph& graph, const Region& map, const Region& reduction,
+                     const FusionPolicy& policy) {
+  const Axes last = {static_cast<std::int64_t>(map.dims.size()) - 1};
+  if (map.kind != Region::Kind::nest || !map.reduced.empty() || reduction.reduced != last ||
+      map.dims != reduction.dims)
+    return 0;
+  for (const std::int32_t index : map.nodes) {
+    const Node& node = graph.node(index);
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k].node < 0) continue;
+      const View& read = graph.view(node.inputs[k]);
+      const bool inside = graph.region_of(read.base.node) == graph.region_of(map.root);
+      const bool flat = read.dims == map.dims ? read.is_dense() : read.elements() == 1;
+      if (reads_elsewhere(node, k) || (!inside && !flat)) return 0;
+    }
+  }
+  const auto row = static_cast<double>(map.dims.back());
+  const double registers = std::ceil(row / policy.lanes), rows = element_count(map.dims) / row;
+  return rows * (registers - row / policy.lanes) * register_ns(graph, map, policy);
 }
 
 }  // namespace rlx::plan

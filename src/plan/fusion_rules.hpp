@@ -23,7 +23,13 @@ bool may_recompute(const RegionGraph& graph, std::int32_t region);
 /// At how many points of `reader` the values of the region are read.
 double points_read(const RegionGraph& graph, std::int32_t region, const Region& reader);
 
-/// Scalar operations for a point of a map.
-double operations_of_point(const RegionGraph& graph, const Region& map);
+/// What a register of points of a map takes one thread.
+double register_ns(const RegionGraph& graph, const Region& map, const FusionPolicy& policy);
+
+/// What a map takes longer in the kernel that reduces its rows: alone it walks over them as over
+/// one row, there the last register of each is not full. 0 where the region is no such map, or has
+/// to walk over rows anyway.
+double short_rows_ns(const RegionGraph& graph, const Region& map, const Region& reduction,
+                     const FusionPolicy& policy);
 
 }  // namespace rlx::plan

@@ -76,6 +76,7 @@ Placement::Placement(const FlatGraph& flat, const Regions& regions)
     }
   }
   spread_slices();
+  for (const GraphOutput& output : graph_.outputs()) place_output(output.value);
   // Outer concatenations first: an inner one is then a part that moves as a whole.
   for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
     const std::int32_t region = regions.region_of[i];
@@ -160,7 +161,50 @@ void Placement::place_source(std::int32_t copy) {
   if (placed && move(source, *placed)) in_place_[{copy, 0}] = true;
 }
 
+// An output that shows a value in another order is that value where it is stored in this order from
+// the start, and nobody else reads it.
+void Placement::place_output(ValueId output) {
+  const View read = of(output);
+  const ValueId source = read.base;
+  if (source == output || source.result != 0 || !can_move(source)) return;
+  const auto& outputs = graph_.outputs();
+  const auto shown = std::ranges::count_if(
+      outputs, [&](const GraphOutput& other) { return of(other.value).base == source; });
+  if (shown > 1 || is_read_by_kernels(source) || !turns_well(source, read)) return;
+  const Dims dims = graph_.type(source).dims();
+  const auto placed = place_under(read, View::dense(source, read.dims), dims);
+  if (placed) move(source, *placed);
+}
+
+/// A map reads by tiles what it stores in another order, if its values find registers and tiles are
+/// full. Sums and products would store lane by lane: a copy behind them takes half as long.
+bool Placement::turns_well(ValueId source, const View& shown) const {
+  constexpr std::size_t most_nodes = 2;
+  constexpr std::int64_t least = 16;
+  const std::int32_t index = regions_.region_of[static_cast<std::size_t>(source.node)];
+  const Region& region = regions_.list[static_cast<std::size_t>(index)];
+  return region.kind == Region::Kind::nest && region.reduced.empty() &&
+         region.nodes.size() + region.recomputed.size() <= most_nodes && !region.dims.empty() &&
+         region.dims.back() >= least && shown.dims.back() >= least;
+}
+
+bool Placement::is_read_by_kernels(ValueId value) const {
+  return std::ranges::any_of(users_[static_cast<std::size_t>(value.node)], [&](std::int32_t user) {
+    return regions_.region_of[static_cast<std::size_t>(user)] >= 0 || is_read_by_kernels({user, 0});
+  });
+}
+
 bool Placement::may_move(ValueId part, std::int32_t reader) const {
+  const auto& outputs = graph_.outputs();
+  if (!can_move(part) || std::ranges::any_of(outputs, [&](const GraphOutput& output) {
+        return of(output.value).base == part;
+      }))
+    return false;
+  const auto& operands = graph_.nodes()[static_cast<std::size_t>(reader)].inputs;
+  return std::count(operands.begin(), operands.end(), part) <= 1;
+}
+
+bool Placement::can_move(ValueId part) const {
   const auto node = static_cast<std::size_t>(part.node);
   const std::int32_t region = regions_.region_of[node];
   if (region < 0 || of(part).base != part)
@@ -168,13 +212,7 @@ bool Placement::may_move(ValueId part, std::int32_t reader) const {
   // What holds another value, or its parts, already stays with them.
   if (is_view_op(graph_.nodes()[node].op) && in_place_.contains({part.node, 0})) return false;
   const Region::Kind kind = regions_.list[static_cast<std::size_t>(region)].kind;
-  if (kind == Region::Kind::host || kind == Region::Kind::recurrence) return false;
-  const auto& outputs = graph_.outputs();
-  if (std::any_of(outputs.begin(), outputs.end(),
-                  [&](const GraphOutput& output) { return of(output.value).base == part; }))
-    return false;
-  const auto& operands = graph_.nodes()[static_cast<std::size_t>(reader)].inputs;
-  return std::count(operands.begin(), operands.end(), part) <= 1;
+  return kind != Region::Kind::host && kind != Region::Kind::recurrence;
 }
 
 bool Placement::move(ValueId part, const View& target) {

@@ -1,5 +1,6 @@
 // Where values lie: in buffers of their own, with gaps where slices would share the sets of a
-// cache, or inside the buffer of a concatenation or copy that reads them.
+// cache, inside the buffer of a concatenation or copy that reads them, or in the order of an
+// output.
 #pragma once
 
 #include <map>
@@ -9,7 +10,7 @@
 
 namespace rlx::plan {
 
-/// How every value is read, once parts of concatenations are written in place.
+/// How every value is read, once parts of concatenations and outputs are written in place.
 class Placement {
  public:
   Placement(const FlatGraph& graph, const Regions& regions);
@@ -28,6 +29,11 @@ class Placement {
   void spread(ValueId base);
   void place_parts(std::int32_t concat);
   void place_source(std::int32_t copy);
+  void place_output(ValueId output);
+  bool turns_well(ValueId source, const View& shown) const;
+  bool is_read_by_kernels(ValueId value) const;
+  /// Does a kernel of loops make the value, in a place of its own so far?
+  bool can_move(ValueId part) const;
   bool may_move(ValueId part, std::int32_t reader) const;
   bool move(ValueId part, const View& target);
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cost/product_cost.hpp"
@@ -93,7 +94,9 @@ struct FusionPolicy {
   IoFusionGate gate = IoFusionGate::preset(Device::cpu);
   GivenAnswers given;  ///< answers that count whatever the gate says
   int threads = 1;
-  double operations_per_ns = 16;  ///< scalar operations of maps, on one thread
+  unsigned lanes = 16;  ///< floats of a register
+  /// What a register of points of an expression takes one thread; null: a ns for each node.
+  std::function<double(std::span<const ScalarNode>)> expression_ns;
   /// What a product takes longer where workers make whole rows; `weight`: its B is one. Null:
   /// nothing.
   std::function<double(const ProductShape&, DType a, DType b, bool weight, cost::WholeRows)>

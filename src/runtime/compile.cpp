@@ -208,7 +208,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   }
   RLX_ASSIGN(result, passes::channels_last(result));
   RLX_ASSIGN(result, passes::known_gathers(std::move(result)));
-  if (reorders() && options.precision == Precision::f32) {
+  if (reorders()) {
     const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
       return forms.fastest(within, asked);
     };
@@ -246,18 +246,18 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   program.inputs = input_infos(hir);
   program.outputs = output_infos(hir);
 
+  const passes::PrecisionPolicy policy = precision_policy(backend, options);
   Lowering lowering{backend,
                     options,
                     !fusion_is_disabled(options),
                     gate_of(backend, options),
-                    FormChoice(backend, options.threads, options.answers, hir),
+                    FormChoice(backend, options.threads, options.answers, hir, policy),
                     program};
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(std::move(mir),
                              [&](Graph graph) { return lowering.primitives(std::move(graph)); }));
   // Bodies of recurrent layers are loops too.
   RLX_ASSIGN(mir, passes::loop_forms(std::move(mir)));
-  const passes::PrecisionPolicy policy = precision_policy(backend, options);
   RLX_ASSIGN(mir, everywhere(std::move(mir), [&](Graph graph) {
                return lowering.region_forms(std::move(graph), policy);
              }));

@@ -150,6 +150,30 @@ Result<Stage*> CompiledGraph::Impl::stage_for(const std::vector<Dims>& dims) {
   return last_stage = specialisations.front().stage.get();
 }
 
+std::map<std::string, Tensor> CompiledGraph::Impl::borrowed_inputs(
+    const std::vector<Dims>& dims) const {
+  std::map<std::string, Tensor> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    values[inputs[i].name] =
+        Tensor(inputs[i].dtype, dims[i],
+               std::shared_ptr<const std::byte>(std::shared_ptr<void>(),
+                                                static_cast<const std::byte*>(slots[i])));
+  }
+  return values;
+}
+
+Result<std::vector<double>> CompiledGraph::Impl::time_steps(std::span<const NamedInput> named,
+                                                            int runs) {
+  std::vector<Dims> dims(bound ? 0 : inputs.size());
+  RLX_TRY(match(named, false, bound ? nullptr : &dims));
+  if (bound) {
+    RLX_TRY(run_bound());
+    return bound->executable->time_steps(slots, runs);
+  }
+  RLX_ASSIGN(Stage* const stage, stage_for(dims));
+  return stage->time_steps(borrowed_inputs(dims), runs);
+}
+
 Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool typed) {
   std::vector<Dims> dims(bound ? 0 : inputs.size());
   RLX_TRY(match(named, typed, bound ? nullptr : &dims));
@@ -162,15 +186,7 @@ Result<Outputs> CompiledGraph::Impl::run(std::span<const NamedInput> named, bool
     return result;
   }
   RLX_ASSIGN(Stage* const stage, stage_for(dims));
-  std::map<std::string, Tensor> values;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    // Borrowed for the length of this run.
-    values[inputs[i].name] =
-        Tensor(inputs[i].dtype, dims[i],
-               std::shared_ptr<const std::byte>(std::shared_ptr<void>(),
-                                                static_cast<const std::byte*>(slots[i])));
-  }
-  RLX_ASSIGN(std::vector<Tensor> tensors, stage->run(values));
+  RLX_ASSIGN(std::vector<Tensor> tensors, stage->run(borrowed_inputs(dims)));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     result.items.emplace_back(outputs[i].name, std::move(tensors[i]));
   return result;

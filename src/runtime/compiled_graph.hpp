@@ -52,6 +52,9 @@ struct CompiledGraph::Impl : ProgramSettings {
   std::list<Specialisation> specialisations;
   Stage* last_stage = nullptr;
 
+  /// The bound program, or those of the parts that the last run went through.
+  std::vector<const StaticProgram*> programs() const;
+
   /// A value that runs keep in place of an input. Where an output feeds it, the run writes `next`,
   /// and the two change places.
   struct Handle {
@@ -132,6 +135,10 @@ struct CompiledGraph::Impl : ProgramSettings {
   Status match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims);
   Status match_one(const NamedInput& input, bool typed, std::vector<Dims>* dims);
   Result<Outputs> run(std::span<const NamedInput> named, bool typed);
+  /// Runs once, then times each kernel and what is evaluated between parts; in us, by step.
+  Result<std::vector<double>> time_steps(std::span<const NamedInput> named, int runs);
+  /// The slots as tensors that own nothing, for the length of a run.
+  std::map<std::string, Tensor> borrowed_inputs(const std::vector<Dims>& dims) const;
   Result<Outputs> run_guarded(std::span<const NamedInput> named);
   Result<Stage*> stage_for(const std::vector<Dims>& dims);
   Result<StaticProgram*> need_bound();

@@ -111,7 +111,8 @@ void append(std::vector<T>& to, const std::vector<T>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-/// Kernels and buffers behind those of the parts before. Parts keep their memory to themselves.
+/// Kernels and buffers behind those of the parts before. Parts keep their memory to themselves: it
+/// lies behind that of the parts before.
 void add_part(const StaticProgram& program, const CurrentClock& clock, Explanation& all) {
   const plan::Plan plan = clock.timed(program.executable->plan());
   const auto first_buffer = static_cast<int>(all.buffers.size());
@@ -120,6 +121,7 @@ void add_part(const StaticProgram& program, const CurrentClock& clock, Explanati
     Explanation::Buffer shown = explain_buffer(buffer);
     if (shown.first_kernel >= 0) shown.first_kernel += first_kernel;
     if (shown.last_kernel >= 0) shown.last_kernel += first_kernel;
+    if (buffer.storage == plan::Storage::arena) shown.offset += all.memory.arena_bytes;
     all.buffers.push_back(std::move(shown));
   }
   if (plan.error_buffer >= 0)
@@ -138,10 +140,20 @@ void add_part(const StaticProgram& program, const CurrentClock& clock, Explanati
   append(all.claims, program.claims);
   all.static_io = all.static_io + profile_graph_io(*program.hir_graph);
   all.planned_io = all.planned_io + plan::profile_plan_io(plan);
-  all.memory.weights_bytes += program.executable->weights_bytes();
   all.memory.arena_bytes += plan.arena_bytes;
-  all.memory.arena_lower_bound_bytes += plan.arena_lower_bound_bytes;
-  all.memory.scratch_bytes += program.executable->scratch_bytes();
+}
+
+/// What is evaluated between two parts.
+void add_host_node(const Stage::HostNode& node, Explanation& all) {
+  all.kernels.push_back({.name = "host",
+                         .region = node.op,
+                         .bytes = node.bytes,
+                         .predicted_us = node.predicted_ns * 1e-3,
+                         .bound = "launch",
+                         .reason = "the data decides its dims: its reference evaluation runs "
+                                   "between two parts of the program"});
+  all.predicted_ms += node.predicted_ns * 1e-6;
+  all.planned_io = all.planned_io + GraphIoProfile{1, 1, 0, static_cast<std::int64_t>(node.bytes)};
 }
 
 }  // namespace
@@ -154,19 +166,24 @@ GraphIoProfile profile_plan_io(const CompiledGraph& program) {
 Result<Explanation> CompiledGraph::explain() const {
   if (!impl_->bound && !impl_->last_stage)
     return bad_input("An explanation needs bound shapes: give the dims, or run the program once.");
-  std::vector<const StaticProgram*> parts;
-  if (impl_->bound) parts = {&*impl_->bound};
-  else parts = impl_->last_stage->programs();
   Explanation explanation;
   const CurrentClock clock(impl_->backend->model());
   explanation.clock_ghz = clock.ghz();
-  for (const StaticProgram* part : parts) add_part(*part, clock, explanation);
+  if (impl_->bound) {
+    add_part(*impl_->bound, clock, explanation);
+  } else {
+    for (const Stage* part : impl_->last_stage->parts()) {
+      add_part(part->program(), clock, explanation);
+      for (const Stage::HostNode& node : part->host_nodes()) add_host_node(node, explanation);
+    }
+  }
+  explanation.memory = query_memory();
   if (impl_->session->choice) {
     explanation.devices = *impl_->session->choice;
   } else {
     DevicePolicy policy = impl_->session->options.devices;
     policy.asked = impl_->session->asked;
-    RLX_ASSIGN(explanation.devices, choose_device(*parts.front()->hir_graph, policy));
+    RLX_ASSIGN(explanation.devices, choose_device(*impl_->programs().front()->hir_graph, policy));
   }
   // The plan tells more than the graph did when the device was chosen.
   for (DeviceChoice::Candidate& candidate : explanation.devices.candidates) {

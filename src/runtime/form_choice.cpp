@@ -68,8 +68,13 @@ double price_with_gain(const passes::ConvolutionForm& form, double ns) {
 
 }  // namespace
 
-FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole)
-    : backend_(backend), threads_(threads), given_(given), whole_(work_of(backend, whole)) {}
+FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole,
+                       passes::PrecisionPolicy policy)
+    : backend_(backend),
+      threads_(threads),
+      given_(given),
+      whole_(work_of(backend, whole)),
+      policy_(std::move(policy)) {}
 
 FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const {
   const Graph graph = question.forms[0].graph().value();
@@ -81,7 +86,11 @@ FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const 
 Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form,
                                                 const cost::Elsewhere& others, int threads) const
     try {
-  RLX_ASSIGN(const Graph graph, form.graph());
+  RLX_ASSIGN(Graph graph, form.graph());
+  if (policy_.asked != Precision::f32) {
+    std::vector<Explanation::Claim> of_the_form;
+    RLX_ASSIGN(graph, passes::narrow_products(graph, policy_, of_the_form));
+  }
   RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads, others));
   return Planned{ns, profile_graph_io(graph), weight_bytes(graph)};
 } catch (...) {

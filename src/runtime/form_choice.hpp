@@ -10,6 +10,7 @@
 #include "backends/backend.hpp"
 #include "graph/questions.hpp"
 #include "passes/choose_form.hpp"
+#include "passes/precision.hpp"
 #include "rlx/cost.hpp"
 
 namespace rlx {
@@ -17,8 +18,10 @@ namespace rlx {
 /// Keeps the answers of one program, with their reasons.
 class FormChoice {
  public:
-  /// `whole`: the program that the convolutions are part of.
-  FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole);
+  /// `whole`: the program that the convolutions are part of, whose products compute as `policy`
+  /// says.
+  FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole,
+             passes::PrecisionPolicy policy = {});
 
   /// The fastest form of each convolution of `graph`; 0 for the first one, as it is.
   std::vector<std::size_t> fastest(const Graph& graph,
@@ -65,6 +68,7 @@ class FormChoice {
   const int threads_;
   const GivenAnswers& given_;
   const cost::Elsewhere whole_;  ///< what a run of the program does
+  const passes::PrecisionPolicy policy_;
   /// By threads, and the layer's text and the form. Networks repeat their layers: each different
   /// one is planned once.
   std::map<std::pair<int, std::string>, Result<Planned>> known_;

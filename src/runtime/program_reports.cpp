@@ -10,53 +10,62 @@
 #include "runtime/current_clock.hpp"
 
 namespace rlx {
-namespace {
-const StaticProgram* current_program(const CompiledGraph::Impl& impl) {
-  if (impl.bound) return &*impl.bound;
-  return impl.last_stage ? &impl.last_stage->program() : nullptr;
+
+std::vector<const StaticProgram*> CompiledGraph::Impl::programs() const {
+  if (bound) return {&*bound};
+  std::vector<const StaticProgram*> list;
+  if (last_stage) {
+    for (const Stage* part : last_stage->parts()) list.push_back(&part->program());
+  }
+  return list;
 }
-}  // namespace
 
 MemoryReport CompiledGraph::query_memory() const {
-  const StaticProgram* program = current_program(*impl_);
-  if (!program) return {};
-  const plan::Plan& plan = program->executable->plan();
-  return {program->executable->weights_bytes(), plan.arena_bytes, plan.arena_lower_bound_bytes,
-          program->executable->scratch_bytes()};
+  MemoryReport all;
+  for (const StaticProgram* program : impl_->programs()) {
+    const plan::Plan& plan = program->executable->plan();
+    all.weights_bytes += program->executable->weights_bytes();
+    all.arena_bytes += plan.arena_bytes;
+    all.arena_lower_bound_bytes += plan.arena_lower_bound_bytes;
+    all.scratch_bytes += program->executable->scratch_bytes();
+  }
+  return all;
 }
 
-const CompileReport& CompiledGraph::report() const {
-  static const CompileReport none;
-  const StaticProgram* program = current_program(*impl_);
-  return program ? program->report : none;
+CompileReport CompiledGraph::report() const {
+  const std::vector<const StaticProgram*> programs = impl_->programs();
+  CompileReport all{.stages = std::max(static_cast<int>(programs.size()), 1)};
+  for (const StaticProgram* program : programs) {
+    all.compile_ms += program->report.compile_ms;
+    all.kernels += program->report.kernels;
+    all.generated_kernels += program->report.generated_kernels;
+    all.cached_kernels += program->report.cached_kernels;
+    all.threads = std::max(all.threads, program->report.threads);
+  }
+  return all;
 }
 
 Result<std::string> CompiledGraph::stage_text(std::string_view stage) const try {
-  const StaticProgram* program = current_program(*impl_);
+  const std::vector<const StaticProgram*> programs = impl_->programs();
   if (stage == "hir") return print(*impl_->graph);
   if (stage != "mir" && stage != "lir")
     return error(ErrorKind::usage, "There is no stage ({}): hir, mir and lir are there.", stage);
-  if (!program) return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
-  if (stage == "mir") return print(*program->mir_graph);
-  return plan::to_text(program->executable->plan());
+  if (programs.empty())
+    return bad_input("The stage ({}) needs bound shapes: give the dims.", stage);
+  std::string text;
+  for (const StaticProgram* program : programs)
+    text +=
+        stage == "mir" ? print(*program->mir_graph) : plan::to_text(program->executable->plan());
+  return text;
 } catch (...) {
   return error_in_flight();
 }
 
-Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
-  RLX_ASSIGN(StaticProgram* const program, impl_->need_bound());
-  RLX_TRY(impl_->begin_run());
-  if (std::any_of(impl_->slots.begin(), impl_->slots.end(),
-                  [](const void* slot) { return !slot; })) {
-    return bad_input("Profiling needs a run before, with named inputs.");
-  }
-  RLX_ASSIGN(const std::vector<double> times, program->executable->time_steps(impl_->slots, runs));
-  std::vector<KernelProfile> profiles;
-  const plan::Plan plan = CurrentClock(impl_->backend->model()).timed(program->executable->plan());
-  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
-  const codegen::Machine machine = codegen::machine_of(target);
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const plan::Step& step = plan.steps[i];
+namespace {
+
+void add_profiles(const plan::Plan& plan, const codegen::Machine& machine,
+                  std::vector<KernelProfile>& profiles) {
+  for (const plan::Step& step : plan.steps) {
     const loop::Kernel* kernel = step.kind == plan::Step::Kind::kernel
                                      ? &plan.kernels[static_cast<std::size_t>(step.index)]
                                      : nullptr;
@@ -65,12 +74,39 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(int runs) try {
          .region = step.region,
          .shape = kernel ? loop::extents_text(*kernel) : std::string(),
          .threads = step.threads,
-         .median_us = times[i],
          .products = kernel && step.flops > 0 ? cost::products_together(*kernel, machine) : 1,
          .flops = step.flops,
          .bytes = step.bytes,
          .predicted_us = step.predicted_ns * 1e-3});
   }
+}
+
+}  // namespace
+
+Result<std::vector<KernelProfile>> CompiledGraph::profile(std::span<const NamedInput> inputs,
+                                                          int runs) try {
+  RLX_TRY(impl_->begin_run());
+  RLX_ASSIGN(const std::vector<double> times, impl_->time_steps(inputs, runs));
+  const CurrentClock clock(impl_->backend->model());
+  RLX_ASSIGN(const codegen::Target target, codegen::host_target());
+  const codegen::Machine machine = codegen::machine_of(target);
+  std::vector<KernelProfile> profiles;
+  const auto add = [&](const StaticProgram& program) {
+    add_profiles(clock.timed(program.executable->plan()), machine, profiles);
+  };
+  if (impl_->bound) {
+    add(*impl_->bound);
+  } else {
+    for (const Stage* part : impl_->last_stage->parts()) {
+      add(part->program());
+      for (const Stage::HostNode& node : part->host_nodes())
+        profiles.push_back({.name = "host",
+                            .region = node.op,
+                            .bytes = node.bytes,
+                            .predicted_us = node.predicted_ns * 1e-3});
+    }
+  }
+  for (std::size_t i = 0; i < profiles.size(); ++i) profiles[i].median_us = times[i];
   return profiles;
 } catch (...) {
   return error_in_flight();

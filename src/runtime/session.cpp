@@ -24,6 +24,8 @@ Result<Backend*> Session::Impl::open(const Graph& graph) {
       chosen = *only;
       return backend.get();
     }
+    if (opened.error().kind == ErrorKind::usage || opened.error().kind == ErrorKind::bad_input)
+      return opened.error();
   }
   RLX_ASSIGN(choice, choose_device(graph, policy));
   for (const BackendEntry& entry : backends()) {

@@ -2,11 +2,13 @@
 #include "runtime/stages.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "cost/machine_model.hpp"
 #include "graph/op_info.hpp"
 #include "graph/value_map.hpp"
 #include "rlx/ops.hpp"
@@ -97,10 +99,14 @@ Graph Stage::part_before() const {
   return part;
 }
 
-Result<Stage::Named> Stage::run_program(const Named& inputs) {
+std::vector<const void*> Stage::slots_of(const Named& inputs) const {
   std::vector<const void*> slots;
   for (const IoInfo& input : program_.inputs) slots.push_back(inputs.at(input.name).data());
-  RLX_TRY(program_.executable->run(slots));
+  return slots;
+}
+
+Result<Stage::Named> Stage::run_program(const Named& inputs) {
+  RLX_TRY(program_.executable->run(slots_of(inputs)));
   const plan::Plan& plan = program_.executable->plan();
   Named values = inputs;
   for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -127,21 +133,26 @@ Result<Tensor> Stage::value_of(ValueId id, const Named& values) const {
   return values.at(carried_name(id));
 }
 
-Result<Stage::Named> Stage::evaluate_host_nodes(const Named& values) {
+Result<std::vector<Tensor>> Stage::evaluate_host_node(std::int32_t index,
+                                                      const Named& values) const {
+  const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+  std::vector<Tensor> inputs;
+  for (const ValueId id : node.inputs) {
+    if (id.node < 0) {
+      inputs.emplace_back();
+      continue;
+    }
+    RLX_ASSIGN(Tensor input, value_of(id, values));
+    inputs.push_back(std::move(input));
+  }
+  return evaluate(node.op, inputs);
+}
+
+Result<Stage::Named> Stage::evaluate_host_nodes(const Named& values) const {
   Named results = values;
   const CancelScope scope(cancel_flag_.get());
   for (const std::int32_t index : host_nodes_) {
-    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
-    std::vector<Tensor> inputs;
-    for (const ValueId id : node.inputs) {
-      if (id.node < 0) {
-        inputs.emplace_back();
-        continue;
-      }
-      RLX_ASSIGN(Tensor input, value_of(id, values));
-      inputs.push_back(std::move(input));
-    }
-    RLX_ASSIGN(const std::vector<Tensor> tensors, evaluate(node.op, inputs));
+    RLX_ASSIGN(const std::vector<Tensor> tensors, evaluate_host_node(index, values));
     for (std::size_t k = 0; k < tensors.size(); ++k)
       results[carried_name({index, static_cast<std::int32_t>(k)})] = tensors[k];
   }
@@ -227,6 +238,29 @@ Result<std::vector<Tensor>> Stage::run(const Named& inputs) {
   return next->run(values);
 }
 
+Result<std::vector<double>> Stage::time_steps(const Named& inputs, int runs) {
+  RLX_ASSIGN(const Named computed, run_program(inputs));
+  RLX_ASSIGN(std::vector<double> times, program_.executable->time_steps(slots_of(inputs), runs));
+  if (reason_.empty()) return times;
+  for (const std::int32_t index : host_nodes_) {
+    std::vector<double> own(static_cast<std::size_t>(std::max(runs, 1)));
+    for (double& us : own) {
+      const auto start = std::chrono::steady_clock::now();
+      RLX_TRY(evaluate_host_node(index, computed));
+      const std::chrono::duration<double, std::micro> time =
+          std::chrono::steady_clock::now() - start;
+      us = time.count();
+    }
+    std::ranges::nth_element(own, own.begin() + std::ssize(own) / 2);
+    times.push_back(own[own.size() / 2]);
+  }
+  RLX_ASSIGN(const Named values, evaluate_host_nodes(computed));
+  RLX_ASSIGN(Stage* const next, next_for(values));
+  RLX_ASSIGN(const std::vector<double> behind, next->time_steps(values, runs));
+  times.insert(times.end(), behind.begin(), behind.end());
+  return times;
+}
+
 Result<Stage*> Stage::next_for(const Named& values) {
   std::string key = key_of(values);
   for (auto it = next_.begin(); it != next_.end(); ++it) {
@@ -246,20 +280,29 @@ Result<Stage*> Stage::next_for(const Named& values) {
   return next_.front().second.get();
 }
 
-std::vector<const StaticProgram*> Stage::programs() const {
-  std::vector<const StaticProgram*> list{&program_};
-  const Stage* stage = this;
-  while (!stage->next_.empty()) {
-    stage = stage->next_.front().second.get();  // of the last run
-    list.push_back(&stage->program_);
-  }
+std::vector<const Stage*> Stage::parts() const {
+  std::vector<const Stage*> list{this};
+  while (!list.back()->next_.empty())
+    list.push_back(list.back()->next_.front().second.get());  // of the last run
   return list;
 }
 
-int Stage::count() const {
-  int most = 0;
-  for (const auto& [key, stage] : next_) most = std::max(most, stage->count());
-  return 1 + most;
+std::vector<Stage::HostNode> Stage::host_nodes() const {
+  const cost::MachineModel* const model = backend_->model();
+  std::vector<HostNode> nodes;
+  for (const std::int32_t index : host_nodes_) {
+    const Node& node = graph_.nodes()[static_cast<std::size_t>(index)];
+    HostNode host{std::string(node.op.name())};
+    double elements = 0;
+    for (const ValueId id : node.inputs) {
+      if (id.node < 0) continue;
+      elements += static_cast<double>(graph_.type(id).elements());
+      host.bytes += static_cast<double>(graph_.type(id).bytes());
+    }
+    if (model) host.predicted_ns = model->host_call + elements * model->host_element;
+    nodes.push_back(std::move(host));
+  }
+  return nodes;
 }
 
 Status Stage::set_param(const std::string& name, const Tensor& value) {

@@ -25,13 +25,21 @@ class Stage {
   /// The outputs in the graph's order, from the inputs by name.
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs);
 
-  /// Parts that have been made so far, this one included.
-  int count() const;
   /// Why the program splits after this stage; empty where it does not.
   const std::string& reason() const { return reason_; }
   const StaticProgram& program() const { return program_; }
-  /// The programs of the parts that the last run went through, in order.
-  std::vector<const StaticProgram*> programs() const;
+  /// The parts that the last run went through, in order, this one first.
+  std::vector<const Stage*> parts() const;
+  /// What is evaluated on the host behind this part, before the dims of the next one are known.
+  struct HostNode {
+    std::string op;
+    double bytes = 0;  ///< read: how much comes of it only data tells
+    double predicted_ns = 0;
+  };
+  std::vector<HostNode> host_nodes() const;
+  /// What each kernel takes in us, the median of `runs` runs on these inputs, and then each host
+  /// node: of this part and all behind it.
+  Result<std::vector<double>> time_steps(const std::map<std::string, Tensor>& inputs, int runs);
   Status set_param(const std::string& name, const Tensor& value);
 
  private:
@@ -41,7 +49,9 @@ class Stage {
   Graph part_before() const;
   Result<Stage*> next_for(const Named& values);
   Result<Named> run_program(const Named& inputs);
-  Result<Named> evaluate_host_nodes(const Named& values);
+  std::vector<const void*> slots_of(const Named& inputs) const;
+  Result<std::vector<Tensor>> evaluate_host_node(std::int32_t index, const Named& values) const;
+  Result<Named> evaluate_host_nodes(const Named& values) const;
   Result<Tensor> value_of(ValueId id, const Named& values) const;
   Result<Graph> part_after(const Named& values) const;
   bool decides_anything() const;

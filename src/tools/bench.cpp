@@ -200,11 +200,10 @@ Result<int> bench_verb(const BenchOptions& options) {
       figures(options, model, program, compile_ms, first_run_ms, plan.predicted_ms, samples);
   std::vector<KernelProfile> kernels;
   if (options.profile || !options.roofline.empty()) {
-    RLX_TRY(
-        program.run(named_inputs(model)));  // what is profiled are the inputs of the last such run
-    RLX_ASSIGN(kernels, program.profile(std::max(options.runs, 20)));
+    RLX_ASSIGN(kernels, program.profile(named_inputs(model), std::max(options.runs, 20)));
   }
-  const MachinePeaks peaks = kernels.empty() ? MachinePeaks() : measure_peaks();
+  const MachinePeaks peaks =
+      kernels.empty() ? MachinePeaks() : measure_peaks(program.report().threads);
   if (!options.roofline.empty())
     RLX_TRY(write_roofline(options.roofline, roofline_title(json), kernels, peaks));
   if (options.json) {

@@ -30,6 +30,9 @@ Result<int> calibrate_verb(const CalibrateOptions& options) {
   const auto device = device_named(options.device);
   if (!device)
     return Error{ErrorKind::usage, fmt::format("There is no device ({}).", options.device)};
+  const auto before = Calibration::load(*device);
+  if (!before.ok() && before.error().kind == ErrorKind::bad_input)
+    fmt::print(stderr, "{}\n", before.error().message);
   RLX_ASSIGN(const Calibration calibration, Calibration::measure(*device, show));
   const auto path = calibration.save();
   if (!path.ok()) fmt::print(stderr, "The calibration is not kept: {}\n", path.error().message);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "base/cpu_set.hpp"
 #include "base/error.hpp"
 #include "tools/model_input.hpp"
 #include "tools/printable.hpp"
@@ -142,8 +142,7 @@ std::string one_line(std::string text) {
 }
 
 Result<int> check_verb(CheckOptions options) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const PoolOptions pool{options.jobs > 0 ? options.jobs : cores, options.timeout_s};
+  const PoolOptions pool{options.jobs > 0 ? options.jobs : usable_cores(), options.timeout_s};
   // Processes share the cores: each keeps to one, unless told otherwise.
   if (pool.jobs > 1 && options.threads == "auto") options.threads = "1";
   int passed = 0, failed = 0, skipped = 0;

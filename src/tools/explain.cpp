@@ -33,8 +33,8 @@ std::vector<const void*> slots_of(const CompiledGraph& program, const PreparedMo
   return slots;
 }
 
-/// Whole runs, and then each kernel apart where the program has one part; the medians. Runs go by
-/// position where they can, so that nothing but the program is measured.
+/// Whole runs, and then each kernel apart; the medians. Runs go by position where they can, so that
+/// nothing but the program is measured.
 Status measure(CompiledGraph& program, const PreparedModel& model, Report& report) {
   const std::vector<NamedInput> inputs = named_inputs(model);
   const bool whole = program.report().stages == 1;
@@ -60,9 +60,8 @@ Status measure(CompiledGraph& program, const PreparedModel& model, Report& repor
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());
   report.measured_ms = times[times.size() / 2];
-  if (!whole) return {};
   const int runs = std::clamp(static_cast<int>(300 / std::max(report.measured_ms, 0.01)), 3, 200);
-  RLX_ASSIGN(const std::vector<KernelProfile> profiles, program.profile(runs));
+  RLX_ASSIGN(const std::vector<KernelProfile> profiles, program.profile(inputs, runs));
   for (const KernelProfile& profile : profiles) report.measured_us.push_back(profile.median_us);
   return {};
 }
@@ -86,8 +85,7 @@ Result<int> explain_verb(const ExplainOptions& options) {
     RLX_TRY(program.run(named_inputs(model)));
     plan = program.explain();
     report.notes.push_back(fmt::format(
-        "the data decides shapes and splits the program; these are the kernels of its {} parts, "
-        "which can be measured together alone",
+        "the data decides shapes and splits the program; these are the kernels of its {} parts",
         program.report().stages));
   }
   RLX_ASSIGN(report.plan, std::move(plan));
@@ -115,14 +113,31 @@ std::string size_text(double bytes) {
 }
 
 std::vector<std::int64_t> live_bytes(const Explanation& plan) {
-  std::vector<std::int64_t> live(plan.kernels.size(), 0);
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> ranges(plan.kernels.size());
   for (const Explanation::Buffer& buffer : plan.buffers) {
     if (buffer.storage != "arena") continue;
-    const int last = std::min(buffer.last_kernel, static_cast<int>(live.size()) - 1);
+    const int last = std::min(buffer.last_kernel, static_cast<int>(ranges.size()) - 1);
     for (int step = std::max(buffer.first_kernel, 0); step <= last; ++step)
-      live[static_cast<std::size_t>(step)] += buffer.bytes;
+      ranges[static_cast<std::size_t>(step)].emplace_back(buffer.offset,
+                                                          buffer.offset + buffer.bytes);
+  }
+  std::vector<std::int64_t> live;
+  for (auto& used : ranges) {
+    std::ranges::sort(used);
+    std::int64_t bytes = 0, end = 0;
+    for (const auto& [first, last] : used) {
+      bytes += std::max<std::int64_t>(last - std::max(first, end), 0);
+      end = std::max(end, last);
+    }
+    live.push_back(bytes);
   }
   return live;
+}
+
+double beside_kernels_us(const Explanation& plan) {
+  double kernels = 0;
+  for (const Explanation::Kernel& kernel : plan.kernels) kernels += kernel.predicted_us;
+  return plan.predicted_ms * 1e3 - kernels;
 }
 
 void add_explain(CLI::App& app, Action& action) {

@@ -34,7 +34,9 @@ std::string explain_page(const Report& report);
 std::string time_text(double us);
 /// "1.5 KB", "23.4 MB".
 std::string size_text(double bytes);
-/// Bytes of arena buffers alive at each kernel.
+/// What a run is predicted to take beside its kernels: the call, the team, barriers between them.
+double beside_kernels_us(const Explanation& plan);
+/// Bytes of the arena in use at each kernel; a buffer that takes another one's place counts once.
 std::vector<std::int64_t> live_bytes(const Explanation& plan);
 
 }  // namespace rlx::tools

@@ -131,7 +131,8 @@ std::string explain_json(const Report& report) {
                {"device_reason", plan.devices.reason},
                {"notes", report.notes},
                {"clock_ghz", plan.clock_ghz},
-               {"predicted_ms", plan.predicted_ms}};
+               {"predicted_ms", plan.predicted_ms},
+               {"beside_kernels_us", beside_kernels_us(plan)}};
   if (report.measured_ms >= 0) json["measured_ms"] = report.measured_ms;
   json["planning_ms"] = plan.planning_ms;
   json["graph_io"] = profile_json(plan.static_io);

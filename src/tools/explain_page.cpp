@@ -22,7 +22,9 @@ std::string card(const std::string& value, const std::string& label) {
 std::string cards(const Report& report) {
   const Explanation& plan = report.plan;
   std::string html = "<div class=cards>";
-  html += card(time_text(plan.predicted_ms * 1e3), "predicted for a run");
+  html += card(time_text(plan.predicted_ms * 1e3),
+               fmt::format("predicted for a run, {} of it beside the kernels",
+                           time_text(beside_kernels_us(plan))));
   if (report.measured_ms >= 0) html += card(time_text(report.measured_ms * 1e3), "measured");
   html +=
       card(fmt::format("{} of {}", plan.planned_io.kernel_launches, plan.static_io.kernel_launches),

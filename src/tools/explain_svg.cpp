@@ -9,15 +9,14 @@
 #include <set>
 
 #include "tools/page.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
 
 constexpr double box_width = 236, box_height = 40, column = 258, layer = 74, margin = 20;
-
-std::string shortened(const std::string& text, std::size_t most) {
-  return text.size() <= most ? text : text.substr(0, most - 1) + "\xe2\x80\xa6";
-}
+/// Boxes of a layer side by side; more of them stand in further rows.
+constexpr std::size_t most_columns = 12;
 
 /// A box of the graph: a kernel, or an input or output of the program.
 struct Box {
@@ -25,7 +24,7 @@ struct Box {
   std::string_view colour;
   bool rounded = false;
   int depth = 0;
-  double x = 0;
+  double x = 0, y = 0;
   std::vector<std::pair<int, int>> sources;  ///< box and buffer
 };
 
@@ -85,7 +84,7 @@ class GraphLayout {
     std::string times = time_text(kernel.predicted_us);
     if (report_.is_measured()) times += " / " + time_text(report_.measured_us[index]);
     Box box{.title = fmt::format("{} {}  {}", index, kernel.name, times),
-            .text = shortened(kernel.region, 36),
+            .text = shortened(printable(kernel.region), 36),
             .hint = fmt::format("kernel {}: {}\n{}\n{} threads, {:.3f} MFLOP, {}, limit: {}", index,
                                 kernel.name, kernel.region, kernel.threads, kernel.flops / 1e6,
                                 size_text(kernel.bytes), kernel.bound),
@@ -107,17 +106,24 @@ class GraphLayout {
       layers[boxes_[i].depth].push_back(static_cast<int>(i));
     std::size_t widest = 1;
     for (const auto& [depth, members] : layers) widest = std::max(widest, members.size());
-    width_ = 2 * margin + static_cast<double>(std::min<std::size_t>(widest, 12)) * column;
+    width_ = 2 * margin + static_cast<double>(std::min(widest, most_columns)) * column;
     width_ = std::max(width_, 2 * margin + 3 * column);
+    double y = margin;
     for (auto& [depth, members] : layers) {
       std::map<int, double> wanted;
       for (const int index : members)
         wanted[index] = wanted_x(boxes_[static_cast<std::size_t>(index)]);
       std::stable_sort(members.begin(), members.end(),
                        [&](int a, int b) { return wanted[a] < wanted[b]; });
-      spread(members, wanted);
-      height_ = std::max(height_, y_of(depth) + box_height + margin);
+      // As many rows as it takes, and in each what wants to stand near each other.
+      const std::size_t rows = (members.size() + most_columns - 1) / most_columns;
+      for (std::size_t row = 0; row < rows; ++row, y += layer) {
+        std::vector<int> side_by_side;
+        for (std::size_t i = row; i < members.size(); i += rows) side_by_side.push_back(members[i]);
+        spread(side_by_side, wanted, y);
+      }
     }
+    height_ = y - layer + box_height + margin;
   }
 
   double wanted_x(const Box& box) const {
@@ -128,29 +134,27 @@ class GraphLayout {
     return sum / static_cast<double>(box.sources.size());
   }
 
-  void spread(const std::vector<int>& members, const std::map<int, double>& wanted) {
-    const double step =
-        std::min(column, (width_ - 2 * margin) / static_cast<double>(members.size()));
+  void spread(const std::vector<int>& members, const std::map<int, double>& wanted, double y) {
     double middle = 0;
     for (const int index : members) middle += wanted.at(index);
     middle /= static_cast<double>(members.size());
-    const double half = step * static_cast<double>(members.size() - 1) / 2;
+    const double half = column * static_cast<double>(members.size() - 1) / 2;
     const double edge = margin + box_width / 2;
     middle = std::clamp(middle, std::min(edge + half, width_ / 2),
                         std::max(width_ - edge - half, width_ / 2));
     double x = middle - half;
     for (const int index : members) {
-      boxes_[static_cast<std::size_t>(index)].x = x;
-      x += step;
+      Box& box = boxes_[static_cast<std::size_t>(index)];
+      box.x = x;
+      box.y = y;
+      x += column;
     }
   }
-
-  static double y_of(int depth) { return margin + depth * layer; }
 
   std::string arrow(int source, const Box& to, int buffer) const {
     const Box& from = boxes_[static_cast<std::size_t>(source)];
     const Explanation::Buffer& data = plan_.buffers[static_cast<std::size_t>(buffer)];
-    const double y0 = y_of(from.depth) + box_height, y1 = y_of(to.depth);
+    const double y0 = from.y + box_height, y1 = to.y;
     const double bend = std::min(60.0, (y1 - y0) / 2 + 6);
     const double thick =
         std::clamp(std::log10(static_cast<double>(data.bytes) + 1) - 2.0, 0.7, 5.0);
@@ -162,13 +166,13 @@ class GraphLayout {
   }
 
   static std::string rectangle(const Box& box) {
-    const double x = box.x - box_width / 2, y = y_of(box.depth);
+    const double x = box.x - box_width / 2, y = box.y;
     return fmt::format(
         R"(<g><title>{}</title><rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" rx="{}" )"
         R"(fill="{}" class="box"/><text x="{:.1f}" y="{:.1f}" class="head">{}</text>)"
         R"(<text x="{:.1f}" y="{:.1f}" class="body">{}</text></g>)",
         escaped(box.hint), x, y, box_width, box_height, box.rounded ? 18 : 5, box.colour, x + 10,
-        y + 16, escaped(shortened(box.title, 36)), x + 10, y + 32, escaped(box.text));
+        y + 16, escaped(shortened(printable(box.title), 36)), x + 10, y + 32, escaped(box.text));
   }
 
   const Report& report_;
@@ -214,9 +218,10 @@ std::string life_of(const Explanation::Buffer& buffer, const Explanation& plan,
       buffer.offset, buffer.offset + buffer.bytes, first, last, x, y, width, std::max(tall, 0.6),
       colour);
   if (tall > 12 && width > 60) {
-    svg += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" class="small">{}</text>)", x + 4,
-                       y + std::min(tall - 3, 12.0),
-                       escaped(shortened(buffer.name, static_cast<std::size_t>(width / 7))));
+    svg += fmt::format(
+        R"(<text x="{:.1f}" y="{:.1f}" class="small">{}</text>)", x + 4,
+        y + std::min(tall - 3, 12.0),
+        escaped(shortened(printable(buffer.name), static_cast<std::size_t>(width / 7))));
   }
   return svg + "</g>";
 }
@@ -225,7 +230,7 @@ std::string live_line(const Explanation& plan, const ArenaScale& scale) {
   std::string path;
   const std::vector<std::int64_t> live = live_bytes(plan);
   for (std::size_t i = 0; i < live.size(); ++i) {
-    const double y = scale.y(std::min(static_cast<double>(live[i]), scale.bytes));
+    const double y = scale.y(static_cast<double>(live[i]));
     path += i == 0 ? fmt::format("M{:.1f} {:.1f}", scale.left, y) : fmt::format("V{:.1f}", y);
     path += fmt::format("H{:.1f}", scale.x(static_cast<double>(i + 1)));
   }

@@ -4,13 +4,10 @@
 #include <algorithm>
 
 #include "tools/explain.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
-
-std::string shortened(const std::string& text, std::size_t most) {
-  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
-}
 
 std::string profile_text(const GraphIoProfile& io) {
   return fmt::format("{} launches, {} syncs, {} to the host, {} traffic", io.kernel_launches,
@@ -68,11 +65,12 @@ std::string explain_text(const Report& report) {
   const Explanation& plan = report.plan;
   std::string text;
   for (const std::string& note : report.notes) text += fmt::format("note: {}\n", note);
-  text += fmt::format("{}: {} kernels, predicted {}{}\n", report.model, plan.kernels.size(),
-                      time_text(plan.predicted_ms * 1e3),
+  text += fmt::format("{}: {} kernels, predicted {}{}, {} of it beside the kernels\n", report.model,
+                      plan.kernels.size(), time_text(plan.predicted_ms * 1e3),
                       report.measured_ms < 0
                           ? ""
-                          : fmt::format(", measured {}", time_text(report.measured_ms * 1e3)));
+                          : fmt::format(", measured {}", time_text(report.measured_ms * 1e3)),
+                      time_text(beside_kernels_us(plan)));
   if (plan.clock_ghz > 0)
     text += fmt::format("predicted for the clock of now, {:.2f} GHz\n", plan.clock_ghz);
   text += fmt::format("graph: {}\nplan:  {}\n", profile_text(plan.static_io),
@@ -93,7 +91,7 @@ std::string explain_text(const Report& report) {
   }
   add_questions(report, text);
   add_devices(report, text);
-  return text;
+  return printable(text);
 }
 
 }  // namespace rlx::tools

@@ -2,8 +2,17 @@
 // so that others' load matters little.
 #include "tools/machine_peaks.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <barrier>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <span>
+#include <string_view>
+#include <thread>
 
 #include "tools/clock.hpp"
 
@@ -86,15 +95,76 @@ void read_16(const std::byte* d, std::int64_t n, volatile float* s) { read_all<1
 
 Loops widest_loops() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return {multiply_adds_64, read_64};
-  if (__builtin_cpu_supports("avx2")) return {multiply_adds_32, read_32};
+  const char* const forced = std::getenv("RLX_ISA");
+  const std::string_view isa = forced ? forced : "";
+  const auto may = [&](std::string_view wanted) { return isa.empty() || isa == wanted; };
+  if (may("avx512") && __builtin_cpu_supports("avx512f")) return {multiply_adds_64, read_64};
+  if ((may("avx2") || isa == "avx512") && __builtin_cpu_supports("avx2"))
+    return {multiply_adds_32, read_32};
 #endif
   return {multiply_adds_16, read_16};
 }
 
+/// Zeros in pages as large as the system gives, as programs have them: else each new page would
+/// take longer than its bytes.
+class LargePages {
+ public:
+  explicit LargePages(std::int64_t bytes)
+      : size_(static_cast<std::size_t>(bytes)), data_(std::aligned_alloc(page, size_)) {
+    if (!data_) throw std::bad_alloc();
+    (void)madvise(data_, size_, MADV_HUGEPAGE);
+    std::memset(data_, 0, size_);
+  }
+  ~LargePages() { std::free(data_); }
+  LargePages(const LargePages&) = delete;
+  LargePages& operator=(const LargePages&) = delete;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+ private:
+  static constexpr std::size_t page = std::size_t{2} << 20;
+  std::size_t size_;
+  void* data_;
+};
+
+/// Three quarters of a core's second cache.
+std::int64_t most_of_second_cache() {
+  constexpr std::int64_t least = 512 * 1024, most = 4096 * 1024, unit = 512;
+  const std::int64_t all = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return std::clamp(all * 3 / 4, least, most) / unit * unit;
+}
+
+/// Bytes that one thread reads in a us, at best, of working sets that lie behind each other in
+/// `data`; with several threads all of them together, each with its own.
+double read_rate(const Loops& loops, std::span<const std::byte> data, std::int64_t bytes,
+                 int threads) {
+  constexpr std::int64_t mib = 1024 * 1024;
+  const int attempts = bytes > 8 * mib ? 3 : 12;
+  const std::int64_t repeats = std::max<std::int64_t>(1, 2 * mib / bytes);
+  std::vector<double> best(static_cast<std::size_t>(attempts), 0);
+  std::barrier<> together(threads);
+  const auto read = [&](int thread) {
+    volatile float sink = 0;
+    const std::byte* const own = data.data() + thread * bytes;
+    for (double& rate : best) {
+      together.arrive_and_wait();
+      const Clock::time_point start = Clock::now();
+      for (std::int64_t i = 0; i < repeats; ++i) loops.read_all(own, bytes, &sink);
+      together.arrive_and_wait();
+      const double us = milliseconds_since(start) * 1e3;
+      if (thread == 0) rate = static_cast<double>(bytes * repeats * threads) / us;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(read, thread);
+    read(0);
+  }
+  return std::ranges::max(best);
+}
+
 }  // namespace
 
-MachinePeaks measure_peaks() {
+MachinePeaks measure_peaks(int threads) {
   MachinePeaks peaks;
   const Loops loops = widest_loops();
   volatile float sink = 0;
@@ -105,18 +175,13 @@ MachinePeaks measure_peaks() {
         std::max(peaks.flops_per_us, operations * 1e-3 / milliseconds_since(start));
   }
   constexpr std::int64_t kib = 1024, mib = 1024 * kib;
-  std::vector<std::byte> data(static_cast<std::size_t>(64 * mib), std::byte{0});
-  for (const std::int64_t bytes : {24 * kib, 512 * kib, 6 * mib, 64 * mib}) {
-    ReadRate rate{bytes, 0};
-    const int attempts = bytes > 8 * mib ? 3 : 12;
-    for (int attempt = 0; attempt < attempts; ++attempt) {
-      const std::int64_t repeats = std::max<std::int64_t>(1, 2 * mib / bytes);
-      const Clock::time_point start = Clock::now();
-      for (std::int64_t i = 0; i < repeats; ++i) loops.read_all(data.data(), bytes, &sink);
-      const double us = milliseconds_since(start) * 1e3;
-      rate.bytes_per_us = std::max(rate.bytes_per_us, static_cast<double>(bytes * repeats) / us);
-    }
-    peaks.reads.push_back(rate);
+  const LargePages pages(64 * mib * threads);
+  const std::span<const std::byte> data = pages.bytes();
+  for (const std::int64_t bytes : {24 * kib, most_of_second_cache(), 6 * mib, 64 * mib}) {
+    const double alone = read_rate(loops, data, bytes, 1);
+    peaks.reads.push_back(
+        {bytes, alone,
+         threads > 1 ? std::max(read_rate(loops, data, bytes, threads), alone) : alone});
   }
   return peaks;
 }
@@ -130,9 +195,8 @@ double arithmetic_us(const MachinePeaks& peaks, const KernelProfile& kernel) {
 double reading_us(const MachinePeaks& peaks, double bytes, int threads) {
   for (const ReadRate& rate : peaks.reads) {
     const bool last = &rate == &peaks.reads.back();
-    // Each core has its own caches; memory is shared.
     if (!last && bytes / threads > static_cast<double>(rate.working_set_bytes)) continue;
-    return bytes / (rate.bytes_per_us * (last ? 1 : threads));
+    return bytes / std::min(rate.bytes_per_us * threads, rate.together);
   }
   return 0;
 }

@@ -12,6 +12,7 @@ namespace rlx::tools {
 struct ReadRate {
   std::int64_t working_set_bytes = 0;
   double bytes_per_us = 0;  ///< one core
+  double together = 0;      ///< all cores at once, each with a working set of its own
 };
 
 struct MachinePeaks {
@@ -27,7 +28,8 @@ struct MachinePeaks {
   bool bound_by_bytes(const KernelProfile& kernel) const;
 };
 
-/// Measures for about 60 ms on the calling thread.
-MachinePeaks measure_peaks();
+/// Measures for about 150 ms on so many threads, with the widest registers that rlx makes code for
+/// (RLX_ISA).
+MachinePeaks measure_peaks(int threads);
 
 }  // namespace rlx::tools

@@ -253,6 +253,13 @@ Result<PreparedModel> prepare_saved(const ModelOptions& options) {
   const auto begin = Clock::now();
   if (!options.dims.empty())
     return error(ErrorKind::usage, "A saved program has its dims: --dim cannot change them.");
+  const bool is_as_saved = options.precision == "f32" && !options.exact &&
+                           !options.flush_subnormals && options.answers.empty();
+  if (!is_as_saved)
+    return error(
+        ErrorKind::usage,
+        "A saved program is compiled already: --precision, --exact, --flush-subnormals and "
+        "--answer cannot change it.");
   PreparedModel model;
   Session session(options.device_asked(), options.session_options());
   RLX_ASSIGN(CompiledGraph program, session.load(options.model));

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tools/answers.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -61,6 +62,10 @@ int exit_code_of(ErrorKind kind) {
 SessionOptions ModelOptions::session_options() const {
   SessionOptions options;
   options.threads = threads == "auto" ? 0 : static_cast<int>(whole_number(threads).value_or(0));
+  options.log_level = LogLevel::warning;
+  options.log = [](LogLevel, std::string_view text) {
+    fmt::print(stderr, "rlx: {}\n", printable(text));
+  };
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "tools/printable.hpp"
 
 namespace rlx::tools {
 namespace {
@@ -51,7 +52,7 @@ summary{cursor:pointer;color:var(--accent);margin:6px 0}
 
 std::string escaped(std::string_view text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;

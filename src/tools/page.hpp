@@ -8,7 +8,7 @@
 
 namespace rlx::tools {
 
-/// With <, >, & and quotes as HTML spells them.
+/// Printable text, with <, >, & and quotes as HTML spells them.
 std::string escaped(std::string_view text);
 /// A colour for each kind of kernel, as #rrggbb.
 std::string_view colour_of(std::string_view kind);

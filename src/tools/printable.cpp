@@ -51,6 +51,14 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string shortened(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t kept = most - 3;
+  const auto continues = [&](std::size_t at) { return (text[at] & 0xc0) == 0x80; };
+  while (kept > 0 && continues(kept)) --kept;
+  return text.substr(0, kept) + "...";
+}
+
 std::string json_text(const nlohmann::ordered_json& document) {
   return document.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

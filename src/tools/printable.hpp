@@ -11,6 +11,10 @@ namespace rlx::tools {
 /// and ends of lines, as \xNN: names in models are whatever bytes their files hold.
 std::string printable(std::string_view text);
 
+/// At most so many bytes (3 or more) of printable text: a longer one ends in "...", behind a whole
+/// character.
+std::string shortened(const std::string& text, std::size_t most);
+
 /// The document with a line for each value; bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& document);
 

@@ -154,9 +154,39 @@ TEST(ThreadPool, a_pool_of_all_cores_keeps_its_workers_on_distinct_ones) {
   EXPECT_EQ(static_cast<int>(distinct.size()), cores - 1);
 }
 
+TEST(ThreadPool, teams_of_several_pools_share_the_cores) {
+  const int cores = allowed_cpus().cores;
+  if (cores < 2) GTEST_SKIP() << "one core";
+  ThreadPool first(cores, usual_spin, patient), second(cores, usual_spin, patient);
+  const auto team_of = [&](int threads) {
+    int size = 0;
+    second.run_team(threads, [&](int worker, Team& team) {
+      if (worker == 0) size = team.size();
+    });
+    return size;
+  };
+  EXPECT_EQ(team_of(cores), cores);
+  int beside_all = 0, beside_one = 0;
+  first.run_team(cores, [&](int worker, Team& team) {
+    if (worker == 0) beside_all = team_of(cores);
+    team.barrier();
+  });
+  first.run_team(1, [&](int, Team&) { beside_one = team_of(cores); });
+  EXPECT_EQ(beside_all, 1);
+  EXPECT_EQ(beside_one, cores - 1);
+  EXPECT_EQ(team_of(cores), cores);
+  // A pool of more threads than cores was asked for as such.
+  ThreadPool many(cores + 2, usual_spin, patient);
+  int size = 0;
+  many.run_team(cores + 2, [&](int worker, Team& team) {
+    if (worker == 0) size = team.size();
+  });
+  EXPECT_EQ(size, cores + 2);
+}
+
 TEST(ThreadPool, with_cores_to_spare_nothing_is_pinned) {
   const CpuSet allowed = allowed_cpus();
-  if (allowed.cores < 3) GTEST_SKIP() << "too few cores";
+  if (allowed.cores < 3 || allowed.node_cores == 2) GTEST_SKIP() << "too few cores";
   ThreadPool pool(2, usual_spin, patient);
   int cpus = 0;
   pool.run_team(2, [&](int worker, Team&) {
@@ -268,6 +298,47 @@ void write_file(const std::string& path, const std::string& text) {
   FILE* file = std::fopen(path.c_str(), "w");
   std::fputs(text.c_str(), file);
   std::fclose(file);
+}
+
+/// Two nodes of three cores with two threads each; processors of a core lie six apart.
+void write_two_nodes(const testing::TemporaryFolder& root) {
+  write_file(root.path("sys/devices/system/node/online"), "0-1\n");
+  write_file(root.path("sys/devices/system/node/node0/cpulist"), "0-2,6-8\n");
+  write_file(root.path("sys/devices/system/node/node1/cpulist"), "3-5,9,10-11\n");
+  for (int cpu = 0; cpu < 12; ++cpu) {
+    write_file(root.path("sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                         "/topology/thread_siblings_list"),
+               std::to_string(cpu % 6) + "," + std::to_string(cpu % 6 + 6) + "\n");
+  }
+}
+
+TEST(CpuSet, cores_of_one_node_come_first) {
+  testing::TemporaryFolder root;
+  write_two_nodes(root);
+  const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  CpuSet set = cpus_among(all, 0, root.path());
+  EXPECT_EQ(set.cpus, all);
+  EXPECT_EQ(set.cores, 6);
+  EXPECT_EQ(set.node_cores, 3);
+  // Of equal nodes the caller's.
+  set = cpus_among(all, 10, root.path());
+  EXPECT_EQ(set.cpus, (std::vector<int>{3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8}));
+  EXPECT_EQ(set.node_cores, 3);
+  // The one with most cores, wherever the caller is; 0 and 6 are one core.
+  set = cpus_among({0, 4, 5, 6}, 0, root.path());
+  EXPECT_EQ(set.cpus, (std::vector<int>{4, 5, 0, 6}));
+  EXPECT_EQ(set.cores, 3);
+  EXPECT_EQ(set.node_cores, 2);
+}
+
+TEST(CpuSet, without_nodes_or_topology_all_are_cores_of_one) {
+  testing::TemporaryFolder root;
+  const CpuSet set = cpus_among({2, 5, 7}, 5, root.path());
+  EXPECT_EQ(set.cpus, (std::vector<int>{2, 5, 7}));
+  EXPECT_EQ(set.cores, 3);
+  EXPECT_EQ(set.node_cores, 3);
+  write_file(root.path("sys/devices/system/node/online"), "0-x,,-3, 1\n");
+  EXPECT_EQ(cpus_among({2, 5, 7}, 5, root.path()).node_cores, 3);
 }
 
 TEST(CpuSet, reads_quotas_of_both_versions) {

@@ -1,4 +1,5 @@
 // Convolutions over channels-last images as contractions: padding, strides, dilation, groups.
+#include "codegen/llvm/contraction_plan.hpp"
 #include "codegen/machine.hpp"
 #include "codegen/pack.hpp"
 #include "contraction_fixture.hpp"
@@ -10,6 +11,7 @@ struct Convolution {
   std::int64_t images = 1, height = 1, width = 1, channels = 1, filters = 1;
   std::int64_t kernel = 3, stride = 1, dilation = 1, padding = 1, groups = 1;
   bool pairs = false;  ///< of bf16
+  bool quads = false;  ///< of bytes
 
   std::int64_t out(std::int64_t size) const {
     return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
@@ -34,12 +36,19 @@ loop::Kernel convolution(const Convolution& s, const Target& target) {
                 {-s.padding, s.width, {0, 0, 0, s.stride, 0, s.dilation, 0}}};
   c.b_buffer = 1;
   c.b_packed = true;
-  const DType dtype = s.pairs ? bf16 : f32;
-  auto layout = choose_packed_layout(filters, s.kernel * s.kernel * depth, dtype, target);
-  if (s.pairs) c.k_group = 2, layout.group = 2, layout.inner = depth;
+  const DType dtype = s.pairs   ? bf16
+                      : s.quads ? u8
+                                : f32,
+              of_b = s.quads ? i8 : dtype, sums = s.quads ? i32 : f32;
+  auto layout = choose_packed_layout(filters, s.kernel * s.kernel * depth, of_b, target);
+  if (s.pairs || s.quads) {
+    layout.group = s.pairs ? 2 : 4, layout.inner = depth;
+    c.k_group = static_cast<std::int32_t>(layout.group);
+    c.accumulator = sums;
+  }
   c.panel_width = static_cast<std::int32_t>(layout.panel_width);
   c.b_batch_strides = {1};
-  c.nodes = {{.op = ScalarOp::accumulator}};
+  c.nodes = {{.op = ScalarOp::accumulator, .dtype = sums}};
   c.stores = {
       {loop::Access{2,
                     0,
@@ -50,8 +59,8 @@ loop::Kernel convolution(const Convolution& s, const Target& target) {
        0}};
   loop::Kernel kernel;
   kernel.buffers = {{dtype, s.images * s.height * line, false},
-                    {dtype, s.groups * layout.elements(), false},
-                    {f32, s.images * rows * columns * s.filters, true}};
+                    {of_b, s.groups * layout.elements(), false},
+                    {sums, s.images * rows * columns * s.filters, true}};
   kernel.body = std::move(c);
   return kernel;
 }
@@ -271,19 +280,25 @@ TEST(ContractionConvolution, random_shapes) {
   }
 }
 
-TEST(ContractionConvolution, pairs_of_bf16) {
+/// Groups of k of a window's channels, of any number and of whole tiles.
+void check_groups(bool quads, double tolerance) {
   std::vector<Target> targets = host_targets();
-  std::erase_if(targets, [](const Target& target) { return !machine_of(target).bf16_dot; });
-  if (targets.empty()) GTEST_SKIP() << "This machine has no AVX512-BF16.";
+  std::erase_if(targets, [&](const Target& target) {
+    const Machine machine = machine_of(target);
+    return quads ? !machine.vnni : !machine.bf16_dot;
+  });
+  if (targets.empty()) GTEST_SKIP() << "This machine has no instructions for them.";
+  const std::int64_t group = quads ? 4 : 2;
   std::mt19937 random(9);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
   };
-  for (std::uint32_t round = 0; round < 40; ++round) {
-    Convolution shape{.images = 2, .height = pick(5, 13), .width = pick(5, 13), .pairs = true};
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    Convolution shape{
+        .images = 2, .height = pick(5, 13), .width = pick(5, 40), .pairs = !quads, .quads = quads};
     shape.groups = pick(1, 2);
-    shape.channels = shape.groups * (round % 2 == 0 ? 2 * pick(1, 20) : pick(1, 40));
-    if (round % 3 == 0) shape.channels = shape.groups * 16 * pick(1, 3);
+    shape.channels = shape.groups * (round % 2 == 0 ? group * pick(1, 20) : pick(1, 40));
+    if (round % 3 == 0) shape.channels = shape.groups * 8 * group * pick(1, 4);
     shape.filters = shape.groups * pick(1, 70);
     shape.kernel = pick(1, 3);
     shape.stride = pick(1, 2);
@@ -291,7 +306,31 @@ TEST(ContractionConvolution, pairs_of_bf16) {
     shape.padding = pick(0, 3);
     SCOPED_TRACE(round);
     for (const Target& target : targets)
-      expect_as_interpreted(convolution(shape, target), target, 2e-4, round);
+      expect_as_interpreted(convolution(shape, target), target, tolerance, round);
+  }
+}
+
+TEST(ContractionConvolution, pairs_of_bf16) { check_groups(false, 2e-4); }
+
+TEST(ContractionConvolution, quads_of_bytes_are_exact) { check_groups(true, 0); }
+
+/// Windows with padding are tiles, too: their lines are copied, with zeros around them.
+TEST(ContractionConvolution, windows_of_groups_are_multiplied_in_tiles) {
+  const Target tiles{Isa::avx512, "sapphirerapids",
+                     "+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"};
+  for (const bool quads : {false, true}) {
+    const Convolution shape{
+        .height = 14, .width = 14, .channels = 64, .filters = 32, .pairs = !quads, .quads = quads};
+    const loop::Kernel kernel = convolution(shape, tiles);
+    const auto& contraction = std::get<loop::Contraction>(kernel.body);
+    const DType a = kernel.buffers[0].dtype, b = kernel.buffers[1].dtype;
+    const ContractionPlan plan =
+        plan_contraction(contraction, a, b, PlanMachine(machine_of(tiles)));
+    EXPECT_EQ(plan.tile_steps, most_tile_steps);
+    EXPECT_EQ(plan.line.segments, 14);
+    // Without tiles long runs of k hide what guards cost.
+    const Target rows{Isa::avx512, "sapphirerapids", "+avx512vnni,+avx512bf16"};
+    EXPECT_EQ(plan_contraction(contraction, a, b, PlanMachine(machine_of(rows))).line.segments, 0);
   }
 }
 

@@ -101,6 +101,14 @@ TEST(Calibration, ForeignAndStaleFilesAreRefusedWithTheReason) {
   json = good;
   json["identity"]["threads"] = 77;
   EXPECT_NE(reason(json).find("another machine"), std::string::npos);
+  for (const char* key : {"date", "generator"}) {
+    json = good;
+    json[key] = "";
+    EXPECT_NE(reason(json).find("when and with which"), std::string::npos) << key;
+  }
+  json = good;
+  json["gemms"].erase(1);
+  EXPECT_NE(reason(json).find("threads are missing"), std::string::npos);
   json = good;
   json["kind"] = "poem";
   EXPECT_NE(reason(json).find("no calibration"), std::string::npos);
@@ -117,7 +125,7 @@ TEST(Calibration, HostileFiguresAreRefused) {
     }
     Json json = good;
     json["gemms"][0]["gflops"] = value;
-    EXPECT_EQ(Calibration::parse(json.dump()).ok(), value == Json(1e-12)) << value.dump();
+    EXPECT_FALSE(Calibration::parse(json.dump()).ok()) << value.dump();
     json = good;
     json["gemms"][0]["m"] = value;
     EXPECT_FALSE(Calibration::parse(json.dump()).ok()) << value.dump();
@@ -137,7 +145,40 @@ TEST(Calibration, ADamagedFileServesThePresetAndBreaksNothing) {
   ASSERT_FALSE(loaded.ok());
   EXPECT_NE(loaded.error().message.find("is not used"), std::string::npos);
   const auto target = codegen::host_target().value();
-  EXPECT_FALSE(cost::model_for(target).calibrated);
+  const cost::HostModel host = cost::model_for(target);
+  EXPECT_FALSE(host.model.calibrated);
+  EXPECT_NE(host.note.find("cut short"), std::string::npos) << host.note;
+}
+
+TEST(Calibration, AFileOfOthersIsNotUsedAndSaysSo) {
+  const CacheHome home;
+  ASSERT_TRUE(sample().save().ok());
+  fs::permissions(home.file(), fs::perms::others_write, fs::perm_options::add);
+  const auto loaded = Calibration::load();
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().kind, ErrorKind::bad_input);
+  EXPECT_NE(loaded.error().message.find("nobody else may write"), std::string::npos);
+}
+
+TEST(Calibration, IsTakenFromItsFileOrMeasuredAndKept) {
+  const CacheHome home;
+  std::vector<std::string> notes;
+  const auto note = [&](std::string_view text) { notes.emplace_back(text); };
+  write(home.file(), "{}");
+  int parts = 0;
+  const auto measured =
+      Calibration::load_or_measure(Device::cpu, [&](std::string_view, double) { ++parts; }, note);
+  ASSERT_TRUE(measured.ok()) << measured.error().message;
+  EXPECT_GT(parts, 0);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("no calibration"), std::string::npos) << notes[0];
+  parts = 0;
+  const auto kept =
+      Calibration::load_or_measure(Device::cpu, [&](std::string_view, double) { ++parts; }, note);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(parts, 0);
+  EXPECT_EQ(notes.size(), 1U);
+  EXPECT_EQ(kept->text(), measured->text());
 }
 
 TEST(Calibration, WritersAtOnceLeaveOneGoodFile) {

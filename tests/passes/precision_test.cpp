@@ -145,5 +145,46 @@ TEST(Precision, a_machine_without_the_instructions_narrows_weights_or_nothing) {
   }
 }
 
+/// f16 has no numbers beyond 65504 and few digits below 2^-14: columns are scaled.
+TEST(Precision, f16_weights_may_have_any_size) {
+  for (const float scale : {1e-30F, 1e-9F, 1.0F, 3e4F, 1e30F}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {2, 5, 24});
+    const Value w = weight(graph, {24, 40}, 1) * graph.constant(f32, scale);
+    // Columns of very different sizes, one of them nothing.
+    const Value sizes = graph.add_one(op::Iota{f32, {40}, 0}, {});
+    const Value y = matmul(x, w * sizes) * graph.constant(f32, 1 / scale);
+    graph.output("y", y);
+    Choices choices;
+    const Graph narrowed = passes::narrow_products(graph, policy(Precision::f16), choices).value();
+    ASSERT_EQ(choices.size(), 1u);
+    EXPECT_TRUE(choices[0].taken);
+    EXPECT_EQ(count_casts(narrowed, f16), 1);
+    EXPECT_GT(cosine_after(graph, narrowed), 0.999999) << scale;
+  }
+}
+
+TEST(Precision, f16_scales_columns_of_every_kind_of_product) {
+  const op::DotGeneral batched{
+      .a_batch = {0}, .b_batch = {-2}, .a_contract = {2}, .b_contract = {-1}};
+  Graph graph;
+  const Value x = graph.input("x", f32, {3, 4, 8});
+  graph.output("y", graph.add_one(batched, {x, weight(graph, {7, 3, 8}, 1)}));
+  Choices choices;
+  EXPECT_GT(
+      cosine_after(graph, passes::narrow_products(graph, policy(Precision::f16), choices).value()),
+      0.999999);
+  EXPECT_TRUE(choices[0].taken);
+  Graph image;
+  const Value pixels = image.input("x", f32, {1, 6, 5, 8});
+  image.output("y", image.add_one(op::Conv{.channels_last = true},
+                                  {pixels, weight(image, {3, 3, 8, 10}, 1)}));
+  choices.clear();
+  EXPECT_GT(
+      cosine_after(image, passes::narrow_products(image, policy(Precision::f16), choices).value()),
+      0.999999);
+  EXPECT_TRUE(choices[0].taken);
+}
+
 }  // namespace
 }  // namespace rlx

@@ -70,6 +70,36 @@ TEST(Fusion, a_kernel_takes_no_more_than_2048_nodes_of_a_long_chain) {
   EXPECT_LT(regions.list.size(), 10u);
 }
 
+/// A curve over dense points, and the largest one of each row.
+Graph rows_of_curves(std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {190, columns});
+  graph.output("y", max_over(tanh(x), {1}, true));
+  return graph;
+}
+
+TEST(Fusion, maps_stay_apart_from_rows_whose_last_register_would_be_nearly_empty) {
+  FusionPolicy policy;
+  policy.expression_ns = [](std::span<const ScalarNode> nodes) {
+    return std::ranges::any_of(nodes,
+                               [](const ScalarNode& node) { return node.op == ScalarOp::tanh; })
+               ? 5.0
+               : 0.1;
+  };
+  EXPECT_EQ(regions_of(rows_of_curves(32), policy).list.size(), 1u);
+  const Regions apart = regions_of(rows_of_curves(17), policy);
+  EXPECT_EQ(apart.list.size(), 2u);
+  // 190 rows, each in two registers instead of 17 of 16 parts of one.
+  ASSERT_FALSE(apart.questions.empty());
+  for (const FusionQuestion& question : apart.questions) {
+    EXPECT_FALSE(question.fused) << question.what;
+    EXPECT_DOUBLE_EQ(question.work_added_ns, 190 * (2 - 17 / 16.0) * 5);
+  }
+  // What costs little joins all the same.
+  policy.expression_ns = [](std::span<const ScalarNode>) { return 0.01; };
+  EXPECT_EQ(regions_of(rows_of_curves(17), policy).list.size(), 1u);
+}
+
 TEST(Fusion, answers_given_in_advance_count_whatever_the_gate_says) {
   FusionPolicy policy;
   const std::string first = regions_of(chain_graph()).questions[0].what;

@@ -99,6 +99,37 @@ TEST(Placement, programs_with_gaps_compute_the_same) {
   for (const Graph& graph : {summed_slices(8, slices), stacked_slices(8)}) expect_computed(graph);
 }
 
+/// An output in another order is stored so by the map that makes it.
+TEST(Placement, outputs_are_stored_in_their_order) {
+  const auto expect_kernels = [](const Graph& graph, int count) {
+    Session session(Device::cpu, {.threads = 1});
+    EXPECT_EQ(session.compile(graph, {}).value().report().kernels, count);
+    expect_computed(graph);
+  };
+  for (const std::int64_t rows : {3, 17, 200}) {
+    SCOPED_TRACE(rows);
+    Graph map, part, twice, read, product;
+    map.output("y", transpose(exp(map.input("x", f32, {rows, 2, 300})), {1, 2, 0}));
+    expect_kernels(map, rows < 16 ? 2 : 1);  // fewer fill no tile
+    // A part of a value, a value and itself turned, and one that a kernel reads: copies.
+    part.output(
+        "y", slice(transpose(exp(part.input("x", f32, {rows, 30})), {1, 0}), {1, 0}, {30, rows}));
+    expect_kernels(part, 2);
+    const Value both = exp(twice.input("x", f32, {rows, 30}));
+    twice.output("x", both);
+    twice.output("y", transpose(both, {1, 0}));
+    expect_kernels(twice, 2);
+    const Value first = exp(read.input("x", f32, {rows, 30}));
+    read.output("y", transpose(first, {1, 0}));
+    read.output("z", matmul(first, read.input("w", f32, {30, 5})));
+    expect_kernels(read, 3);
+    // Kernels that would store lane by lane.
+    const Value a = product.input("a", f32, {rows, 20}), b = product.input("b", f32, {20, 30});
+    product.output("y", transpose(matmul(a, b), {1, 0}));
+    expect_kernels(product, 2);
+  }
+}
+
 /// A copy that is a part of a concatenation is made where it belongs.
 TEST(Placement, copies_are_made_within_concatenations) {
   Graph graph;

@@ -52,7 +52,6 @@ TEST_F(Calls, that_need_bound_shapes_say_so) {
   EXPECT_EQ(message(open.run_feed_gpu_handle({})), needs);
   EXPECT_EQ(message(open.set_active_extent({{1, 3}})), needs);
   EXPECT_EQ(message(open.moe_layers()), needs);
-  EXPECT_EQ(message(open.profile(1)), needs);
   EXPECT_EQ(message(open.read_output_row(0, 0, 4)), needs);
   EXPECT_EQ(message(open.stage_text("mir")), "The stage (mir) needs bound shapes: give the dims.");
   EXPECT_EQ(message(open.explain()),
@@ -76,7 +75,7 @@ TEST_F(Calls, by_position_say_what_does_not_fit) {
 }
 
 TEST_F(Calls, of_other_kinds_say_what_is_wrong) {
-  EXPECT_EQ(message(bound.profile(1)), "Profiling needs a run before, with named inputs.");
+  EXPECT_EQ(message(bound.profile(std::vector<NamedInput>{}, 1)), "The input (x) is missing.");
   EXPECT_EQ(message(bound.stage_text("air")),
             "There is no stage (air): hir, mir and lir are there.");
   EXPECT_EQ(message(bound.read_output_row(0, 3, 4)),

@@ -187,6 +187,41 @@ TEST(Program, data_decides_shapes) {
   EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(50, 70));
 }
 
+TEST(Program, parts_that_data_splits_are_told_of_together) {
+  Graph graph;
+  const Value x = exp(graph.input("x", f32, {40}));
+  const Value positions = graph.add_one(op::NonZero{}, {x});
+  graph.output("picked", exp(gather(x, reshape(positions, {-1}))));
+  CompiledGraph program = compiled(graph);
+  EXPECT_EQ(program.report().kernels, 0);  // nothing has run
+  const Tensor ones = Tensor::of<float>({40}, std::vector<float>(40, 1));
+  const std::vector<NamedInput> inputs{{"x", ones}};
+  const auto profile = program.profile(inputs, 3).value();
+  EXPECT_EQ(program.report().stages, 2);
+  EXPECT_EQ(program.report().kernels, 2);
+  const Explanation plan = program.explain().value();
+  ASSERT_EQ(plan.kernels.size(), 3u);
+  ASSERT_EQ(profile.size(), 3u);
+  EXPECT_EQ(plan.kernels[1].name, "host");
+  EXPECT_EQ(plan.kernels[1].region, "non_zero");
+  EXPECT_EQ(plan.planned_io.sync_points, 1);
+  double sum = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(profile[i].name, plan.kernels[i].name);
+    EXPECT_GT(profile[i].median_us, 0);
+    EXPECT_GT(plan.kernels[i].predicted_us, 0);
+    sum += plan.kernels[i].predicted_us;
+  }
+  EXPECT_GE(plan.predicted_ms * 1e3, sum * (1 - 1e-9));
+  const MemoryReport memory = program.query_memory();
+  EXPECT_EQ(memory.arena_bytes, plan.memory.arena_bytes);
+  std::int64_t end = 0;
+  for (const Explanation::Buffer& buffer : plan.buffers)
+    if (buffer.storage == "arena") end = std::max(end, buffer.offset + buffer.bytes);
+  EXPECT_LE(end, memory.arena_bytes);
+  EXPECT_GT(end, memory.arena_bytes / 2);
+}
+
 TEST(Program, programs_by_shape_are_kept) {
   Session session(Device::cpu);
   CompileCache cache(session, two_outputs(), 2);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.hpp"
@@ -100,6 +101,27 @@ TEST_F(Command, ErrorsAreTextWhateverBytesNamesHold) {
 TEST_F(Command, WhatIsNotAvailableIsExitCodeFour) {
   expect_error(4, {"run", model, "--device", "tpu"}, "tpu");
   expect_error(3, {"run", model, "--input", "x0=" + folder.write("a.wav", "")}, "a.wav");
+}
+
+TEST_F(Command, WhatTheProcessIsGivenIsSaidToBeWrong) {
+  expect_error(3, {"run", model, "--threads", "300"}, "at most (128) threads");
+  setenv("RLX_ISA", "foo", 1);
+  expect_error(2, {"run", model}, "RLX_ISA (foo)");
+  unsetenv("RLX_ISA");
+}
+
+TEST_F(Command, ACalibrationThatIsNotUsedIsSaid) {
+  setenv("RLX_CACHE_DIR", folder.path("cache").c_str(), 1);
+  const Called first = call_rlx({"run", model});
+  EXPECT_EQ(first.err, "");
+  const std::string file = folder.write("cache/calibration_cpu.json", "{");
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const Called called = call_rlx({"run", model});
+  unsetenv("RLX_CACHE_DIR");
+  EXPECT_EQ(called.exit_code, 0);
+  EXPECT_EQ(called.out, first.out);
+  EXPECT_THAT(called.err, HasSubstr("calibration_cpu.json) is not used: it is no JSON"));
 }
 
 TEST_F(Command, RunTakesSound) {

@@ -1,9 +1,11 @@
 // rlx explain: the JSON contract, the text, the trace and the page.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tools/command.hpp"
 
@@ -50,7 +52,9 @@ TEST_F(Explain, json_has_kernels_questions_and_devices) {
     EXPECT_FALSE(kernel.contains("measured_us"));
     sum += kernel["predicted_us"].get<double>();
   }
-  EXPECT_GT(document["predicted_ms"].get<double>() * 1e3, sum * 0.99);
+  EXPECT_GE(document["beside_kernels_us"].get<double>(), 0);
+  EXPECT_NEAR(document["predicted_ms"].get<double>() * 1e3,
+              sum + document["beside_kernels_us"].get<double>(), 1e-6 * sum);
   EXPECT_EQ(document["device"], "cpu");
   EXPECT_FALSE(document["device_reason"].get<std::string>().empty());
   ASSERT_FALSE(document["questions"].empty());
@@ -83,7 +87,8 @@ TEST_F(Explain, every_read_of_the_arena_was_written_before) {
 
 /// Without planning's own time, and what the clock of the moment moves.
 json without_clock(json document) {
-  for (const char* time : {"planning_ms", "clock_ghz", "predicted_ms"}) document.erase(time);
+  for (const char* time : {"planning_ms", "clock_ghz", "predicted_ms", "beside_kernels_us"})
+    document.erase(time);
   for (json& kernel : document["kernels"]) kernel.erase("predicted_us");
   for (json& device : document["devices"]) device.erase("predicted_ms");
   return document;
@@ -176,6 +181,45 @@ TEST_F(Explain, the_page_holds_everything_itself) {
     EXPECT_THAT(page, HasSubstr(part));
   for (const char* outside : {"http:", "https:", "<script", "<link", "@import"})
     EXPECT_THAT(page, Not(HasSubstr(outside)));
+}
+
+/// A concatenation of so many inputs, whose names are longer than boxes.
+std::string many_inputs(int count) {
+  std::string text = "rlx 1\ngraph {\n", names;
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format("  %{} = input() {{name = \"{}{}\", shape = [4, 8]}}\n", i,
+                        "\xe3\x81\x82\xe3\x81\x84\xe3\x81\x86\xe3\x81\x88\xe3\x81\x8a"
+                        "\xe3\x81\x8b\xe3\x81\x8d\xe3\x81\x8f\xe3\x81\x91\xe3\x81\x93"
+                        "\xe3\x81\x95\xe3\x81\x97\xe3\x81\x99",
+                        i);
+    names += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  }
+  return text + fmt::format("  %{} = concat({}) {{axis = 0}}\n  output \"all of it\" = %{}\n}}",
+                            count, names, count);
+}
+
+TEST_F(Explain, boxes_of_the_page_stand_side_by_side) {
+  const std::string file = folder.write("many.rlx", many_inputs(50)),
+                    page = folder.path("page.html");
+  ASSERT_EQ(call_rlx({"explain", file, "--html", page}).exit_code, 0);
+  const std::string html = read_file(page);
+  EXPECT_THAT(html, HasSubstr("output all of it"));
+  // A replacement is made where a document is no UTF-8.
+  EXPECT_NO_THROW((void)json(html).dump());
+  const std::regex box(
+      R"re(<rect x="(-?[\d.]+)" y="([\d.]+)" width="236" height="40"[^>]*class="box")re");
+  std::vector<std::pair<double, double>> places;
+  for (auto at = std::sregex_iterator(html.begin(), html.end(), box); at != std::sregex_iterator();
+       ++at)
+    places.emplace_back(std::stod((*at)[1]), std::stod((*at)[2]));
+  ASSERT_GE(places.size(), 51u);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    EXPECT_GE(places[i].first, 0);
+    for (std::size_t k = 0; k < i; ++k)
+      EXPECT_TRUE(std::abs(places[i].first - places[k].first) >= 236 ||
+                  std::abs(places[i].second - places[k].second) >= 40)
+          << i << " and " << k;
+  }
 }
 
 TEST_F(Explain, what_cannot_be_written_is_an_error) {

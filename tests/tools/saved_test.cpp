@@ -42,6 +42,17 @@ TEST_F(Saved, ProgramsGiveWhatTheirModelsGive) {
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
 
+TEST_F(Saved, OptionsThatWouldChangeAProgramAreRefused) {
+  ASSERT_EQ(compile().exit_code, 0);
+  for (const char* option : {"--exact", "--flush-subnormals", "--precision=bf16"}) {
+    const Called called = call_rlx({"run", file_, option});
+    EXPECT_EQ(called.exit_code, 2) << option;
+    EXPECT_THAT(called.err, HasSubstr("compiled already")) << option;
+  }
+  const Called answered = call_rlx({"explain", file_, "--answer", "anything=no"});
+  EXPECT_EQ(answered.exit_code, 2);
+}
+
 TEST_F(Saved, DamagedFilesAreRefused) {
   ASSERT_EQ(compile().exit_code, 0);
   const std::string good = read_file(file_);

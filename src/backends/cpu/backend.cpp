@@ -7,6 +7,7 @@
 #include "backends/own_kernels.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
+#include "base/thread_pool.hpp"
 #include "codegen/host_target.hpp"
 #include "cost/calibration.hpp"
 #include "graph/op_info.hpp"
@@ -182,9 +183,16 @@ class CpuBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> open(const BackendOptions& options) {
   auto shared = std::make_shared<Shared>();
-  const int threads = options.threads > 0 ? options.threads : default_thread_count();
+  constexpr int most_threads = pool_detail::threads_limit;
+  if (options.threads > most_threads)
+    return bad_input("A session has at most ({}) threads; ({}) were asked for.", most_threads,
+                     options.threads);
+  const int threads =
+      options.threads > 0 ? options.threads : std::min(default_thread_count(), most_threads);
   RLX_ASSIGN(shared->library, codegen::CodeLibrary::open_for_host(threads));
-  shared->model = cost::model_for(shared->library->target());
+  cost::HostModel host = cost::model_for(shared->library->target());
+  shared->model = std::move(host.model);
+  if (!host.note.empty()) options.log(LogLevel::warning, "{}", host.note);
   shared->pool = std::make_unique<ThreadPool>(threads, options.spin);
   shared->weights.budget = std::make_shared<MemoryBudget>(options.memory_limit_bytes);
   if (!shared->library->cache().enabled())

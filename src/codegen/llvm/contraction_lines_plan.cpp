@@ -178,7 +178,8 @@ std::int64_t LinePlan::count() const {
 }
 
 void plan_lines(const loop::Contraction& c, const std::vector<const loop::Guard*>& guards,
-                std::vector<AddressDim> k, const PlanMachine& machine, ContractionPlan& plan) {
+                std::vector<AddressDim> k, const PlanMachine& machine, bool tiles,
+                ContractionPlan& plan) {
   const std::int64_t least_columns = machine.registers < 32 ? 6 : 8;  // a register block of rows
   const bool simple = guards.empty() && plan.m.size() <= 1;
   const bool dots = c.n == 1 && !c.b_packed && c.batch_extents.empty();
@@ -190,7 +191,7 @@ void plan_lines(const loop::Contraction& c, const std::vector<const loop::Guard*
   // Groups have a weight matrix each, and short items: guards cost them more.
   const bool group = geometry->channels < geometry->apart;
   const std::int64_t least_long = group ? 2 * long_run + 1 : long_run;
-  if (geometry->channels >= least_long && !dots) return;
+  if (geometry->channels >= least_long && !dots && !tiles) return;
   LinePlan line = describe_lines(c, guards, *geometry);
   constexpr std::int64_t widest_element = 4;
   if (line.count() * line.pitch * widest_element > line_bytes_limit) return;

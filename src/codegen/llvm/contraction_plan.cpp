@@ -70,8 +70,17 @@ void ensure_open_inner(std::vector<AddressDim>& k, std::size_t guards) {
   if (!open) k.push_back({1, 0, 0, 0, Integers(guards, 0)});
 }
 
-void plan_addresses(const loop::Contraction& contraction, const PlanMachine& machine,
-                    ContractionPlan& plan) {
+/// Has the machine tiles for the groups of k that B is packed in?
+bool has_tiles(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+               const PlanMachine& machine) {
+  if (contraction.in_order) return false;
+  if (contraction.k_group == 2)
+    return machine.bf16_tiles && a_dtype == DType::bf16 && b_dtype == DType::bf16;
+  return contraction.k_group == 4 && machine.byte_tiles;
+}
+
+void plan_addresses(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+                    const PlanMachine& machine, ContractionPlan& plan) {
   const auto guards = failing_guards(contraction);
   for (const loop::Guard* guard : guards) plan.guards.push_back({guard->offset, guard->extent});
   Integers batch_b = contraction.b_batch_strides, k_b = contraction.b_k_strides;
@@ -103,7 +112,8 @@ void plan_addresses(const loop::Contraction& contraction, const PlanMachine& mac
   plan.k_open = merge(plan.k_open);
   ensure_open_inner(plan.k_open, 0);
   if (contraction.accumulator != DType::i32 || contraction.k_group > 1)
-    plan_lines(contraction, guards, k, machine, plan);
+    plan_lines(contraction, guards, k, machine, has_tiles(contraction, a_dtype, b_dtype, machine),
+               plan);
   plan.uniform_rows = plan.m.size() <= 1;
 }
 
@@ -144,11 +154,11 @@ Products choose_products(const loop::Contraction& contraction, DType a_dtype, DT
 std::int64_t choose_tile_steps(const loop::Contraction& contraction, const PlanMachine& machine,
                                const ContractionPlan& plan) {
   constexpr std::int64_t least_rows = 2, least_steps = 8;
-  const bool has_tiles = plan.products == Products::bf16_pairs   ? machine.bf16_tiles
-                         : plan.products == Products::byte_quads ? machine.byte_tiles
-                                                                 : false;
+  const bool known = plan.products == Products::bf16_pairs   ? machine.bf16_tiles
+                     : plan.products == Products::byte_quads ? machine.byte_tiles
+                                                             : false;
   const AddressDim& run = plan.k_open.back();
-  if (!has_tiles || contraction.in_order || plan.rows < least_rows || !plan.guards.empty() ||
+  if (!known || contraction.in_order || plan.rows < least_rows || !plan.guards.empty() ||
       plan.m.size() > 1 || run.a != 1 || run.extent % plan.unit != 0)
     return 0;
   const std::int64_t steps = run.extent / plan.unit;
@@ -330,7 +340,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan.rows = product(contraction.m_extents);
   plan.columns = contraction.n;
   plan.depth = product(contraction.k_extents);
-  plan_addresses(contraction, machine, plan);
+  plan_addresses(contraction, a_dtype, b_dtype, machine, plan);
   plan.products = choose_products(contraction, a_dtype, b_dtype, machine, plan);
   plan.unit = plan.products == Products::single ? 1 : plan.products == Products::byte_quads ? 4 : 2;
   if (plan.unit > 1 && contraction.k_group == 1)

@@ -163,8 +163,10 @@ ContractionPlan full_plan(ContractionPlan plan);
 
 /// Copies lines of A where that pays: replaces the plan's m and k by those in the copy and drops
 /// its guards. `guards`: those that can fail; `k`: the k dims as they are, with B's steps.
+/// `tiles`: the products are made in tiles where rows lie at one distance and meet no guards.
 void plan_lines(const loop::Contraction& contraction, const std::vector<const loop::Guard*>& guards,
-                std::vector<AddressDim> k, const PlanMachine& machine, ContractionPlan& plan);
+                std::vector<AddressDim> k, const PlanMachine& machine, bool tiles,
+                ContractionPlan& plan);
 
 /// Cuts a plan whose blocks are known into work items.
 void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,

@@ -14,6 +14,8 @@ struct NestPass {
   std::vector<int> stores;       ///< numbers of stores
   std::vector<ScalarId> saved;   ///< nodes that this pass keeps in scratch for later ones
   std::vector<ScalarId> loaded;  ///< nodes that it finds there
+  /// Series that are computed for all vectors of a round before what follows from them, in order.
+  std::vector<ScalarId> series;
   /// The nest's accesses without the guards that became bounds of loops.
   std::vector<loop::Access> accesses;
   struct Clip {

@@ -42,32 +42,6 @@ ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> no
   return -1;
 }
 
-std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores) {
-  std::vector<bool> needed(nest.nodes.size());
-  auto need = [&](ScalarId node) {
-    if (node >= 0) needed[static_cast<std::size_t>(node)] = true;
-  };
-  auto need_indices = [&](const loop::Access& access) {
-    for (const loop::Indirect& part : access.indirect) need(part.node);
-  };
-  for (const int number : stores) {
-    const loop::Store& store = nest.stores[static_cast<std::size_t>(number)];
-    need(store.node);
-    need_indices(store.access);
-  }
-  std::vector<ScalarId> series;
-  for (std::size_t i = nest.nodes.size(); i-- > 0;) {
-    const ScalarNode& node = nest.nodes[i];
-    if (!needed[i]) continue;
-    if (node.op == ScalarOp::load)
-      need_indices(nest.accesses[static_cast<std::size_t>(node.index)]);
-    for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
-    if (is_series(node)) series.push_back(static_cast<ScalarId>(i));
-  }
-  std::reverse(series.begin(), series.end());
-  return series;
-}
-
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
   DimSet dims = 0;
   auto add = [&](const std::vector<std::int64_t>& strides) {

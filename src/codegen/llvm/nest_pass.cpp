@@ -356,7 +356,7 @@ void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& po
 /// chain of series would fill what the processor looks ahead to, and few vectors would overlap.
 void NestEmitter::series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
                                  const NestPass& pass) const {
-  for (const ScalarId node : series_of(nest_, pass.stores)) {
+  for (const ScalarId node : pass.series) {
     for (std::size_t vector = 0; vector < points.size(); ++vector) {
       share(frame, points, vector, pass);
       points[vector].value(node);
@@ -377,7 +377,7 @@ NestEmitter::Values NestEmitter::emit_points(const NestFrame& frame, const NestP
       points.back().set(node, load_kept(frame, node, vector));
     }
   }
-  if (plan_.abreast) series_abreast(frame, points, pass);
+  series_abreast(frame, points, pass);
   for (unsigned vector = 0; vector < frame.vectors; ++vector) {
     share(frame, points, vector, pass);
     PointExpression& here = points[vector];

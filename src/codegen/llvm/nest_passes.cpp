@@ -48,6 +48,7 @@ class PassMaker {
       passes_[i].accesses = nest_.accesses;
       if (plan_.levels > 0) find_kept_nodes(static_cast<int>(i));
       if (passes_[i].stores.empty() && passes_[i].saved.empty()) clip(passes_[i]);
+      if (plan_.abreast) find_series(passes_[i]);
     }
     return std::move(passes_);
   }
@@ -90,6 +91,34 @@ class PassMaker {
     for (const ScalarId id : computed) {
       if (first_pass_[at(id)] < 0) first_pass_[at(id)] = number;
     }
+  }
+
+  /// What the pass computes itself: neither sums of earlier ones nor what they kept.
+  void find_series(NestPass& pass) const {
+    std::vector<bool> needed(nest_.nodes.size());
+    const auto need = [&](ScalarId id) {
+      if (id >= 0) needed[at(id)] = true;
+    };
+    const auto need_indices = [&](const loop::Access& access) {
+      for (const loop::Indirect& part : access.indirect) need(part.node);
+    };
+    for (const ReductionEmitter& reduction : pass.reductions)
+      need(nest_.nodes[at(reduction.node())].a);
+    for (const int number : pass.stores) {
+      const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
+      need(store.node);
+      need_indices(store.access);
+    }
+    for (std::size_t i = nest_.nodes.size(); i-- > 0;) {
+      const ScalarNode& node = nest_.nodes[i];
+      const auto id = static_cast<ScalarId>(i);
+      if (!needed[i] || node.op == ScalarOp::reduce || contains(pass.loaded, id)) continue;
+      if (node.op == ScalarOp::load)
+        need_indices(nest_.accesses[static_cast<std::size_t>(node.index)]);
+      for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
+      if (is_series(node)) pass.series.push_back(id);
+    }
+    std::reverse(pass.series.begin(), pass.series.end());
   }
 
   bool keep(ScalarId id, int pass) {

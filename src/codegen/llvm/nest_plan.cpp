@@ -242,6 +242,18 @@ int choose_vector_dim(loop::Nest& nest, const Machine& machine, bool rows) {
   return last;
 }
 
+/// Where lanes lie across what is reduced, workers share out blocks of columns: there must be some.
+void leave_blocks(NestPlan& plan) {
+  constexpr std::int64_t enough = 16;
+  constexpr unsigned least = 4;
+  if (plan.vector_is_reduced()) return;
+  const auto blocks = [&] {
+    const auto columns = static_cast<std::int64_t>(plan.lanes * plan.unroll);
+    return plan.points(0, plan.nest.parallel_dims) / columns;
+  };
+  while (plan.unroll > least && blocks() < enough) plan.unroll /= 2;
+}
+
 /// Reductions of one level whose results alone are stored gain from tiles: independent chains of
 /// additions, shared loads.
 void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
@@ -393,10 +405,11 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
   const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 8));
   const auto series = std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series);
-  plan.abreast = plan.levels == 0 && series > 1;
+  plan.abreast = series > 1;
   unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
   if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
+  if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) choose_weaving(plan);
   if (!rows) choose_turning(plan, machine);

@@ -33,7 +33,7 @@ struct NestPlan {
   int vector_dim = 0;
   unsigned lanes = 1;
   unsigned unroll = 1;   ///< vectors that one round of the vector loop takes
-  bool abreast = false;  ///< a map of several series: each is computed for all vectors of a round
+  bool abreast = false;  ///< of several series each is computed for all vectors of a round
   /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
   /// depthwise convolutions).
   unsigned tile = 1;
@@ -102,8 +102,5 @@ bool is_series(const ScalarNode& node);
 /// The curve x of a node 1 + x in f32 that code makes in one go, of an erf, a tanh or an exp; or
 /// -1.
 ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> nodes);
-
-/// Series that these stores need, in order.
-std::vector<ScalarId> series_of(const loop::Nest& nest, std::span<const int> stores);
 
 }  // namespace rlx::codegen
