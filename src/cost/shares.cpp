@@ -41,7 +41,9 @@ class Shares {
     share.last = std::clamp<std::int64_t>(share.last, share.first, buffer.elements - 1);
     share.elements = share.last - share.first + 1;
     if (access.indirect.empty())
-      share.elements = std::min(share.elements, points_of(access.strides, extents));
+      share.elements =
+          std::min(share.elements, points_of(access.strides, extents) *
+                                       elements_beside(access.strides, extents, buffer.dtype));
     for (Share& known : shares_) {
       if (join(known, share)) return;
     }
@@ -80,6 +82,19 @@ class Shares {
       if (strides[dim] != 0) points *= std::max<std::int64_t>(extents[dim], 1);
     }
     return points;
+  }
+
+  /// Those that come with each point: elements far apart take a line of the cache each.
+  static std::int64_t elements_beside(const Integers& strides, const Integers& extents,
+                                      DType dtype) {
+    constexpr std::int64_t line_bytes = 64;
+    std::int64_t nearest =
+        std::max<std::int64_t>(line_bytes / static_cast<std::int64_t>(size_of(dtype)), 1);
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      if (strides[dim] != 0 && extents[dim] > 1)
+        nearest = std::min(nearest, std::abs(strides[dim]));
+    }
+    return nearest;
   }
 
   static void set_place(Share& share, std::int64_t offset, const Integers& strides,

@@ -25,7 +25,7 @@ struct Share {
   };
   std::int32_t buffer = 0;  ///< of the kernel
   std::int64_t first = 0, last = 0;
-  std::int64_t elements = 1;  ///< of those from first to last, how many
+  std::int64_t elements = 1;  ///< of those from first to last, how many come in whole lines
   Kind kind = Kind::each;
   /// In order: from where the next worker's points begin to where the last one of a worker ends, as
   /// windows reach over. 0 or less: they do not.
