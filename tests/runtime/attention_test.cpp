@@ -178,5 +178,53 @@ TEST(Attention, of_other_types) {
   }
 }
 
+/// Rows whose last columns are hidden: by a mask of bools or numbers, the same for all rows or not.
+TEST(Attention, ends_at_the_last_column_that_is_visible) {
+  for (const std::int64_t keys : {128, 131, 400}) {
+    for (const std::int64_t queries : {1, 70}) {
+      for (const std::int64_t visible : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63},
+                                         std::int64_t{64}, std::int64_t{65}, keys - 1, keys}) {
+        for (const int kind : {0, 1, 2}) {
+          SCOPED_TRACE(::testing::Message() << queries << " queries, " << keys << " keys, "
+                                            << visible << " visible, kind " << kind);
+          std::mt19937 generator(3);
+          std::vector<Tensor> inputs;
+          for (const std::int64_t rows : {queries, keys, keys})
+            inputs.push_back(testing::noise({f32, {1, 2, rows, 16}}, -2, 2, generator));
+          const bool added = kind == 2;
+          Tensor mask(added ? f32 : boolean, {queries, keys});
+          for (std::int64_t row = 0; row < queries; ++row) {
+            const std::int64_t end = kind == 1 ? (visible + 7 * row) % (keys + 1) : visible;
+            for (std::int64_t column = 0; column < keys; ++column) {
+              const std::int64_t at = row * keys + column;
+              if (added) {
+                reinterpret_cast<float*>(mask.mutable_data())[at] = column < end ? 0.5F : -1e4F;
+              } else {
+                mask.mutable_data()[at] = std::byte{column < end};
+              }
+            }
+          }
+          inputs.push_back(mask);
+          // Scores of -1e4 are rounded where only those are left.
+          const double allowed = added && visible == 0 ? 1e-3 : 2e-5;
+          const op::Attention attributes;
+          const std::vector<double> wanted = numbers(evaluate(Op(attributes), inputs).value()[0]);
+          for (const int threads : {1, 2}) {
+            CompiledGraph program = compiled(graph_of({attributes}, inputs), true, threads);
+            EXPECT_EQ(steps_of(program), 1);
+            std::vector<NamedInput> named;
+            for (std::size_t i = 0; i < inputs.size(); ++i)
+              named.emplace_back(std::string(1, "qkvm"[i]), inputs[i]);
+            const std::vector<double> found = numbers(program.run(named).value()[0]);
+            ASSERT_EQ(found.size(), wanted.size());
+            for (std::size_t i = 0; i < wanted.size(); ++i)
+              ASSERT_NEAR(found[i], wanted[i], allowed) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rlx

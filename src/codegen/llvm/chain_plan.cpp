@@ -131,6 +131,17 @@ ChainPlan plan_chain(const loop::Chain& chain, std::span<const loop::Buffer> buf
   return plan_chain(buffers, &first, second);
 }
 
+bool hides_columns(const loop::Chain& chain) {
+  const std::vector<ScalarNode>& scores = chain.first.nodes;
+  const std::vector<ScalarNode>& rows = chain.first.row_epilogue.nodes;
+  const bool has_powers = std::ranges::any_of(
+      rows, [&](const ScalarNode& node) { return is_softmax_power(node, rows); });
+  return has_powers &&
+         (!chain.first.accesses.empty() || std::ranges::any_of(scores, [](const ScalarNode& node) {
+           return node.op == ScalarOp::select;
+         }));
+}
+
 std::optional<SoftmaxRows> find_softmax_rows(const loop::Nest& nest,
                                              std::span<const loop::Buffer> buffers,
                                              const Machine& machine, std::int64_t rows) {

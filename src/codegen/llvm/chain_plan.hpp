@@ -43,6 +43,10 @@ ChainPlan plan_chain(const loop::Chain& chain, std::span<const loop::Buffer> buf
 ChainPlan plan_chain(std::span<const loop::Buffer> buffers, const ContractionPlan* first,
                      const ContractionPlan& second);
 
+/// Whether powers of a softmax that may be hidden (by a mask, by an order) stand between the
+/// contractions: those that are zero behind the last one of an item's rows need no product.
+bool hides_columns(const loop::Chain& chain);
+
 /// exp(x - max) over whole rows, and 1 / sum of them by row. All buffers are local.
 struct SoftmaxRows {
   struct Rows {

@@ -67,6 +67,8 @@ class PartFunction {
   Emitter& emitter() { return emitter_; }
   llvm::Function* function() { return emitter_.function; }
   llvm::Value* argument(unsigned i) { return emitter_.function->getArg(i); }
+  /// Of a block that ends early: how many rounds of so many k it makes, of `most`.
+  llvm::Value* rounds_that_count(std::int64_t k_of_round, std::int64_t most);
   /// Fills emitter().buffers from the argument that holds the kernel's array of buffers.
   void load_buffers(unsigned argument_index);
 
@@ -96,7 +98,8 @@ llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
 /// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with
 /// register_epilogue() the kernel's array of buffers. `tail`: the last column block of an in-place
 /// B, whose columns beyond columns_left must not be read. `asks`: the function has one more
-/// parameter, ptr ahead, from where on it asks for the plan's asked_bytes in each step.
+/// parameter, ptr ahead, from where on it asks for the plan's asked_bytes in each step. Where the
+/// plan ends early there is i64 k instead: how many of them count, at least one.
 llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail,
                                bool asks = false);
 

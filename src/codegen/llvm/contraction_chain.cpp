@@ -74,6 +74,10 @@ class ChainEmitter {
         rows_(second_.plan.rows) {
     if (has_products(chain.first)) stages_.push_back(&first_.emplace(emitter, chain.first));
     stages_.push_back(&second_);
+    constexpr std::int64_t least_depth = 2 * columns_together;
+    if (hides_columns(chain) && second_.plan.may_end_early() && second_.plan.depth >= least_depth)
+      for (ContractionPlan* plan : {&second_.plan, &second_.narrow, &second_.full})
+        plan->ends_early = true;
   }
 
   Result<KernelShape> emit() {
@@ -98,6 +102,9 @@ class ChainEmitter {
   Value* scaled(Value* index, std::int64_t step) {
     return builder_.CreateMul(index, builder_.getInt64(step));
   }
+  /// Columns that are looked at together for the last one that counts.
+  static constexpr std::int64_t columns_together = 64;
+
   Value* smaller(Value* a, Value* b) {
     return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b);
   }
@@ -230,7 +237,50 @@ class ChainEmitter {
       builder_.CreateCall(row_epilogue_, {buffers_, before, builder_.CreateAdd(before, count),
                                           bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
     }
+    if (second_.plan.ends_early)
+      columns_that_count_ = emit_columns_that_count(batch, first_row, count);
     emit_stage(second_, batch, first_row, count);
+  }
+
+  /// How many columns of the item's rows there are up to the last one that is not zero in all of
+  /// them, and at least some.
+  Value* emit_columns_that_count(Value* batch, Value* first_row, Value* count) {
+    const ContractionPlan& plan = second_.plan;
+    const std::int64_t bytes = buffer_bytes(second_.contraction.a_buffer),
+                       row = plan.m.empty() ? 0 : plan.m[0].a * bytes;
+    Integers extents, steps;
+    for (const AddressDim& dim : plan.batch) {
+      extents.push_back(dim.extent);
+      steps.push_back(dim.a * bytes);
+    }
+    Value* a = bytes_at(second_.a, emit_linear_sums(emitter_, batch, extents, {steps}, {0})[0]);
+    a = bytes_at(a, scaled(first_row, row));
+    auto* type = llvm::FixedVectorType::get(builder_.getInt8Ty(),
+                                            static_cast<unsigned>(columns_together * bytes));
+    llvm::BasicBlock* before = builder_.GetInsertBlock();
+    llvm::BasicBlock* look = emitter_.new_block("look");
+    llvm::BasicBlock* next = emitter_.new_block("nearer");
+    llvm::BasicBlock* found = emitter_.new_block("found");
+    builder_.CreateBr(look);
+    builder_.SetInsertPoint(look);
+    llvm::PHINode* columns = builder_.CreatePHI(builder_.getInt64Ty(), 2);
+    columns->addIncoming(builder_.getInt64(plan.depth), before);
+    Value* nearer = builder_.CreateSub(columns, builder_.getInt64(columns_together));
+    const Values any =
+        emitter_.loop(emitter_.i64(0), count, 1, {llvm::Constant::getNullValue(type)},
+                      [&](Value* r, Values seen) {
+                        Value* at = bytes_at(bytes_at(a, scaled(r, row)), scaled(nearer, bytes));
+                        return Values{builder_.CreateOr(
+                            seen[0], builder_.CreateAlignedLoad(type, at, llvm::Align(1)))};
+                      });
+    Value* is_zero = builder_.CreateIsNull(builder_.CreateOrReduce(any[0]));
+    Value* has_more = builder_.CreateICmpSGE(nearer, builder_.getInt64(columns_together));
+    builder_.CreateCondBr(builder_.CreateAnd(is_zero, has_more), next, found);
+    builder_.SetInsertPoint(next);
+    columns->addIncoming(nearer, next);
+    builder_.CreateBr(look);
+    builder_.SetInsertPoint(found);
+    return columns;
   }
 
   /// All columns of `count` rows from first_row on.
@@ -348,6 +398,7 @@ class ChainEmitter {
     Values arguments = place;
     arguments.insert(arguments.end(), {stage.epilogue ? tile : buffers_, emitter_.scratch, left});
     if (stage.asks()) arguments.push_back(asked_from(stage, place[1], block));
+    if (stage.plan.ends_early) arguments.push_back(columns_that_count_);
     const auto call = [&](int tail) {
       // Code of full blocks counts columns that do not exist.
       Values own = arguments;
@@ -427,6 +478,7 @@ class ChainEmitter {
   std::int64_t tile_at_ = 0, row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
   std::map<std::int32_t, std::int64_t> rows_at_;  ///< by local buffer: its place in scratch
   llvm::Function* row_epilogue_ = nullptr;
+  Value* columns_that_count_ = nullptr;  ///< of the item's rows, where the second ends early
   Value* buffers_ = nullptr;  ///< addresses of the kernel's buffers, the item's rows among them
 };
 

@@ -318,6 +318,8 @@ class RowBlock {
     const bool one = pointers.size() == 1;
     Value* first_a = a_offset ? a_offset : builder_.getInt64(0);
     if (one) first_a = a_offset ? bytes_at(pointers[0], a_offset) : pointers[0];
+    Value* made = builder_.getInt64(rounds);
+    if (plan_.ends_early) made = part_.rounds_that_count(unroll_ * plan_.unit, rounds);
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -347,7 +349,7 @@ class RowBlock {
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
     Value* next_b = bytes_at(b, unroll_ * b_step);
     Value* next_count = builder_.CreateSub(count, builder_.getInt64(1));
-    count->addIncoming(builder_.getInt64(rounds), before);
+    count->addIncoming(made, before);
     count->addIncoming(next_count, body);
     b->addIncoming(columns, before);
     b->addIncoming(next_b, body);
@@ -357,7 +359,7 @@ class RowBlock {
     builder_.CreateCondBr(builder_.CreateICmpNE(next_count, builder_.getInt64(0)), body, after);
     builder_.SetInsertPoint(after);
     columns = next_b;
-    Value* passed = builder_.getInt64(rounds * unroll_ * a_step);
+    Value* passed = builder_.CreateMul(made, builder_.getInt64(unroll_ * a_step));
     a_offset = a_offset ? builder_.CreateAdd(a_offset, passed) : passed;
   }
 
@@ -432,6 +434,7 @@ llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t r
   std::vector<llvm::Type*> parameters{pointer, pointer, integer, integer,
                                       pointer, pointer, integer};
   if (asks) parameters.push_back(pointer);
+  if (context.plan.ends_early) parameters.push_back(integer);
   PartFunction part(context.emitter, "rows_" + std::to_string(rows) + (tail ? "_tail" : ""),
                     parameters);
   if (context.plan.tile_steps > 0) {

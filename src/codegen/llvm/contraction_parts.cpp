@@ -25,6 +25,14 @@ PartFunction::PartFunction(Emitter& parent, const std::string& name,
 
 PartFunction::~PartFunction() { emitter_.builder.restoreIP(caller_); }
 
+Value* PartFunction::rounds_that_count(std::int64_t k_of_round, std::int64_t most) {
+  llvm::IRBuilder<>& builder = emitter_.builder;
+  Value* k = argument(static_cast<unsigned>(emitter_.function->arg_size()) - 1);
+  Value* rounds = builder.CreateUDiv(builder.CreateAdd(k, builder.getInt64(k_of_round - 1)),
+                                     builder.getInt64(k_of_round));
+  return builder.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rounds, builder.getInt64(most));
+}
+
 void PartFunction::load_buffers(unsigned argument_index) {
   llvm::IRBuilder<>& builder = emitter_.builder;
   for (std::size_t i = 0; i < emitter_.buffers.size(); ++i) {

@@ -104,10 +104,18 @@ struct ContractionPlan {
   /// Row blocks ask for the lines of their results before they make them.
   bool asks_for_results = false;
 
+  /// Who calls a row block says how many k count: A is zero behind them.
+  bool ends_early = false;
+
   /// Whether workers share out the rows of all of the batch; else, where there are several, its
   /// matrices.
   bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
   bool shares_batch() const { return batches > 1 && !shares_rows_first(); }
+  /// Whether blocks could end early: they walk over k in one run.
+  bool may_end_early() const {
+    return k.size() == 1 && k_open.size() == 1 && guards.empty() && line.segments == 0 &&
+           asking_blocks == 0 && m.size() <= 1 && k.back().a == 1;
+  }
   /// Of the blocks that have most.
   std::int64_t tallest_rows() const { return block_rows + (short_blocks < row_blocks ? 1 : 0); }
   bool tail() const { return columns % block_columns != 0; }

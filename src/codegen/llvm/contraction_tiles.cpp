@@ -107,14 +107,15 @@ class TileBlock {
     const std::int64_t row = run.column * step_bytes;
     Values carried{a, columns};
     if (ahead_) carried.push_back(ahead_);
-    carried =
-        emitter_.loop(emitter_.i64(0), emitter_.i64(tiles), 1, carried, [&](Value*, Values at) {
-          emit_products(at[0], at[1], row, count);
-          at[0] = bytes_at(at[0], plan_.tile_steps * step_bytes);
-          at[1] = bytes_at(at[1], plan_.tile_steps * row);
-          if (ahead_) at[2] = emit_asking(emitter_, at[2], asked_bytes_);
-          return at;
-        });
+    Value* made = emitter_.i64(tiles);
+    if (plan_.ends_early) made = part_.rounds_that_count(plan_.unit * plan_.tile_steps, tiles);
+    carried = emitter_.loop(emitter_.i64(0), made, 1, carried, [&](Value*, Values at) {
+      emit_products(at[0], at[1], row, count);
+      at[0] = bytes_at(at[0], plan_.tile_steps * step_bytes);
+      at[1] = bytes_at(at[1], plan_.tile_steps * row);
+      if (ahead_) at[2] = emit_asking(emitter_, at[2], asked_bytes_);
+      return at;
+    });
     if (ahead_) ahead_ = carried[2];
   }
 
