@@ -66,5 +66,54 @@ TEST(ChainPlan, every_block_of_an_item_asks_for_its_part_of_a_panel) {
   EXPECT_EQ(stage.asking_blocks, 0);
 }
 
+/// Scores of 8 x 200 columns that a mask of bools hides.
+loop::Chain masked_chain() {
+  loop::Chain chain;
+  loop::Contraction& first = chain.first;
+  first.m_extents = {8};
+  first.n = 200;
+  first.nodes = {{.op = ScalarOp::accumulator},
+                 {.op = ScalarOp::load, .dtype = boolean, .index = 0},
+                 {.op = ScalarOp::constant, .value = -1e4},
+                 {.op = ScalarOp::select, .a = 1, .b = 0, .c = 2}};
+  first.accesses = {{0, 0, {200, 1}, {}, {}, 0}};
+  first.stores = {{{1, 0, {208, 1}, {}, {}, 0}, 3}};
+  chain.first.row_epilogue.nodes = {
+      {.op = ScalarOp::load, .index = 0},
+      {.op = ScalarOp::reduce, .a = 0, .reduce_kind = ReduceKind::max},
+      {.op = ScalarOp::sub, .a = 0, .b = 1},
+      {.op = ScalarOp::exp, .a = 2}};
+  return chain;
+}
+
+TEST(ChainPlan, what_a_mask_hides_is_known) {
+  const std::array<loop::Buffer, 2> buffers{loop::Buffer{boolean, 1600, false},
+                                            loop::Buffer{f32, 1664, true, true}};
+  const loop::Chain chain = masked_chain();
+  const auto found = find_hidden_scores(chain.first, buffers);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->mask, 0);
+  EXPECT_EQ(found->value, -1e4);
+  EXPECT_TRUE(hides_columns(chain));
+  // A mask along rows alone, one that is chosen the other way round, a number that is none.
+  loop::Chain other = chain;
+  other.first.accesses[0].strides = {1, 0};
+  EXPECT_FALSE(find_hidden_scores(other.first, buffers).has_value());
+  other = chain;
+  std::swap(other.first.nodes[3].b, other.first.nodes[3].c);
+  EXPECT_FALSE(find_hidden_scores(other.first, buffers).has_value());
+  other = chain;
+  other.first.nodes[2] = {.op = ScalarOp::load, .index = 1};
+  EXPECT_FALSE(find_hidden_scores(other.first, buffers).has_value());
+  // Without powers nothing is zero; without a mask there is nothing to look for.
+  other = chain;
+  other.first.row_epilogue.nodes.pop_back();
+  EXPECT_FALSE(hides_columns(other));
+  other = chain;
+  other.first.nodes.resize(1);
+  other.first.accesses.clear();
+  EXPECT_FALSE(hides_columns(other));
+}
+
 }  // namespace
 }  // namespace rlx::codegen

@@ -142,6 +142,28 @@ bool hides_columns(const loop::Chain& chain) {
          }));
 }
 
+std::optional<HiddenScores> find_hidden_scores(const loop::Contraction& first,
+                                               std::span<const loop::Buffer> buffers) {
+  const auto is_plain = [](const loop::Access& access) {
+    return access.guards.empty() && access.indirect.empty() && access.strides.back() == 1;
+  };
+  const auto at = [&](ScalarId id) -> const ScalarNode& {
+    return first.nodes[static_cast<std::size_t>(id)];
+  };
+  if (first.stores.size() != 1 || !is_plain(first.stores[0].access)) return std::nullopt;
+  const loop::Buffer& scores = buffers[static_cast<std::size_t>(first.stores[0].access.buffer)];
+  const ScalarNode& chosen = at(first.stores[0].node);
+  if (chosen.op != ScalarOp::select || !scores.local || scores.dtype != DType::f32)
+    return std::nullopt;
+  const ScalarNode &shown = at(chosen.a), &instead = at(chosen.c);
+  if (shown.op != ScalarOp::load || shown.dtype != DType::boolean ||
+      instead.op != ScalarOp::constant || instead.dtype != DType::f32)
+    return std::nullopt;
+  const loop::Access& mask = first.accesses[static_cast<std::size_t>(shown.index)];
+  if (!is_plain(mask) || buffers[static_cast<std::size_t>(mask.buffer)].local) return std::nullopt;
+  return HiddenScores{shown.index, instead.value};
+}
+
 std::optional<SoftmaxRows> find_softmax_rows(const loop::Nest& nest,
                                              std::span<const loop::Buffer> buffers,
                                              const Machine& machine, std::int64_t rows) {

@@ -47,6 +47,15 @@ ChainPlan plan_chain(std::span<const loop::Buffer> buffers, const ContractionPla
 /// contractions: those that are zero behind the last one of an item's rows need no product.
 bool hides_columns(const loop::Chain& chain);
 
+/// Scores that are stored as a constant wherever a mask of bools is false, whatever they are: those
+/// behind the last true element of an item's rows need no product.
+struct HiddenScores {
+  std::int32_t mask = -1;  ///< an access
+  double value = 0;
+};
+std::optional<HiddenScores> find_hidden_scores(const loop::Contraction& first,
+                                               std::span<const loop::Buffer> buffers);
+
 /// exp(x - max) over whole rows, and 1 / sum of them by row. All buffers are local.
 struct SoftmaxRows {
   struct Rows {

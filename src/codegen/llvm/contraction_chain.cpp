@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "codegen/llvm/attention_softmax.hpp"
 #include "codegen/llvm/chain_plan.hpp"
+#include "codegen/llvm/scalar_emitter.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -75,6 +76,8 @@ class ChainEmitter {
     if (has_products(chain.first)) stages_.push_back(&first_.emplace(emitter, chain.first));
     stages_.push_back(&second_);
     constexpr std::int64_t least_depth = 2 * columns_together;
+    if (first_ && chain.first.n >= least_depth)
+      hidden_ = find_hidden_scores(chain.first, emitter.kernel.buffers);
     if (hides_columns(chain) && second_.plan.may_end_early() && second_.plan.depth >= least_depth)
       for (ContractionPlan* plan : {&second_.plan, &second_.narrow, &second_.full})
         plan->ends_early = true;
@@ -232,31 +235,51 @@ class ChainEmitter {
       const loop::Contraction& c = second_.contraction;
       if (buffer == c.a_buffer) second_.a = bytes_at(base, c.a_offset * buffer_bytes(buffer));
     }
-    if (first_) emit_stage(*first_, batch, first_row, count);
+    if (first_ && hidden_) {
+      emit_shown_scores(batch, first_row, count);
+    } else if (first_) {
+      emit_stage(*first_, batch, first_row, count, all_blocks(*first_));
+    }
     if (row_epilogue_) {
       builder_.CreateCall(row_epilogue_, {buffers_, before, builder_.CreateAdd(before, count),
                                           bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
     }
-    if (second_.plan.ends_early)
-      columns_that_count_ = emit_columns_that_count(batch, first_row, count);
-    emit_stage(second_, batch, first_row, count);
+    if (second_.plan.ends_early) {
+      const std::int64_t bytes = buffer_bytes(second_.contraction.a_buffer);
+      const ContractionPlan& plan = second_.plan;
+      Value* begin = first_row_of_a(second_, batch, first_row);
+      const std::int64_t row = plan.m.empty() ? 0 : plan.m[0].a * bytes;
+      columns_that_count_ = emit_last_columns(
+          {plan.depth, bytes, [&](Value* r) { return bytes_at(begin, scaled(r, row)); }}, count);
+    }
+    emit_stage(second_, batch, first_row, count, all_blocks(second_));
   }
 
-  /// How many columns of the item's rows there are up to the last one that is not zero in all of
-  /// them, and at least some.
-  Value* emit_columns_that_count(Value* batch, Value* first_row, Value* count) {
-    const ContractionPlan& plan = second_.plan;
-    const std::int64_t bytes = buffer_bytes(second_.contraction.a_buffer),
-                       row = plan.m.empty() ? 0 : plan.m[0].a * bytes;
+  Value* first_row_of_a(const Stage& stage, Value* batch, Value* first_row) {
+    const ContractionPlan& plan = stage.plan;
+    const std::int64_t bytes = buffer_bytes(stage.contraction.a_buffer);
     Integers extents, steps;
     for (const AddressDim& dim : plan.batch) {
       extents.push_back(dim.extent);
       steps.push_back(dim.a * bytes);
     }
-    Value* a = bytes_at(second_.a, emit_linear_sums(emitter_, batch, extents, {steps}, {0})[0]);
-    a = bytes_at(a, scaled(first_row, row));
+    Value* a = bytes_at(stage.a, emit_linear_sums(emitter_, batch, extents, {steps}, {0})[0]);
+    return bytes_at(a, scaled(first_row, plan.m.empty() ? 0 : plan.m[0].a * bytes));
+  }
+
+  Value* all_blocks(const Stage& stage) { return emitter_.i64(stage.plan.column_blocks); }
+
+  /// `bytes` of each column of a row, and where the row begins.
+  struct Columns {
+    std::int64_t all = 0, bytes = 1;
+    std::function<Value*(Value* row)> row_at;
+  };
+
+  /// How many of `count` rows' columns there are up to the last one that is not zero in all of
+  /// them, and at least some.
+  Value* emit_last_columns(const Columns& rows, Value* count) {
     auto* type = llvm::FixedVectorType::get(builder_.getInt8Ty(),
-                                            static_cast<unsigned>(columns_together * bytes));
+                                            static_cast<unsigned>(columns_together * rows.bytes));
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* look = emitter_.new_block("look");
     llvm::BasicBlock* next = emitter_.new_block("nearer");
@@ -264,12 +287,12 @@ class ChainEmitter {
     builder_.CreateBr(look);
     builder_.SetInsertPoint(look);
     llvm::PHINode* columns = builder_.CreatePHI(builder_.getInt64Ty(), 2);
-    columns->addIncoming(builder_.getInt64(plan.depth), before);
+    columns->addIncoming(builder_.getInt64(rows.all), before);
     Value* nearer = builder_.CreateSub(columns, builder_.getInt64(columns_together));
     const Values any =
         emitter_.loop(emitter_.i64(0), count, 1, {llvm::Constant::getNullValue(type)},
-                      [&](Value* r, Values seen) {
-                        Value* at = bytes_at(bytes_at(a, scaled(r, row)), scaled(nearer, bytes));
+                      [&](Value* row, Values seen) {
+                        Value* at = bytes_at(rows.row_at(row), scaled(nearer, rows.bytes));
                         return Values{builder_.CreateOr(
                             seen[0], builder_.CreateAlignedLoad(type, at, llvm::Align(1)))};
                       });
@@ -283,8 +306,58 @@ class ChainEmitter {
     return columns;
   }
 
-  /// All columns of `count` rows from first_row on.
-  void emit_stage(const Stage& stage, Value* batch, Value* first_row, Value* count) {
+  /// The rows of an access of a contraction, from the item's first one on.
+  Columns columns_of(const loop::Contraction& c, const loop::Access& access, Value* base,
+                     Value* batch, Value* first_row) {
+    const std::int64_t bytes = buffer_bytes(access.buffer);
+    const auto m_begin = access.strides.begin() + std::ssize(c.batch_extents);
+    Integers batch_steps(access.strides.begin(), m_begin),
+        row_steps(m_begin, access.strides.end() - 1);
+    for (Integers* steps : {&batch_steps, &row_steps})
+      for (std::int64_t& step : *steps) step *= bytes;
+    Value* begin = bytes_at(base, emit_linear_sums(emitter_, batch, c.batch_extents, {batch_steps},
+                                                   {access.offset * bytes})[0]);
+    return {c.n, bytes, [=, this, &c](Value* row) {
+              return bytes_at(begin, emit_linear_sums(emitter_, builder_.CreateAdd(first_row, row),
+                                                      c.m_extents, {row_steps}, {0})[0]);
+            }};
+  }
+
+  /// Makes the scores that a mask may show, and stores what the others are.
+  void emit_shown_scores(Value* batch, Value* first_row, Value* count) {
+    const loop::Contraction& c = first_->contraction;
+    const loop::Access& mask = c.accesses[static_cast<std::size_t>(hidden_->mask)];
+    const std::int64_t width = first_->plan.block_columns;
+    Value* shown = emit_last_columns(
+        columns_of(c, mask, emitter_.buffers[mask.buffer], batch, first_row), count);
+    Value* blocks = builder_.CreateUDiv(builder_.CreateAdd(shown, builder_.getInt64(width - 1)),
+                                        builder_.getInt64(width));
+    emit_stage(*first_, batch, first_row, count, blocks);
+    const loop::Access& scores = c.stores[0].access;
+    Value* base = builder_.CreateLoad(builder_.getPtrTy(),
+                                      bytes_at(buffers_, std::int64_t{scores.buffer} * 8));
+    const Columns rows = columns_of(c, scores, base, batch, first_row);
+    Value* number = llvm::ConstantFP::get(builder_.getFloatTy(), hidden_->value);
+    const std::int64_t lanes = first_->plan.lanes;
+    Value* first = smaller(scaled(blocks, width), builder_.getInt64(c.n));
+    emitter_.loop(emitter_.i64(0), count, 1, [&](Value* row) {
+      Value* begin = rows.row_at(row);
+      const auto store = [&](Value* column, std::int64_t elements) {
+        Value* at = bytes_at(begin, scaled(column, rows.bytes));
+        emit_store(emitter_, DType::f32, splat(emitter_, number, static_cast<unsigned>(elements)),
+                   at, 1, static_cast<unsigned>(elements));
+      };
+      // Blocks end where registers do.
+      Value* whole = builder_.getInt64(c.n / lanes * lanes);
+      emitter_.loop(first, whole, lanes, [&](Value* column) { store(column, lanes); });
+      Value* rest = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, whole);
+      emitter_.loop(rest, emitter_.i64(c.n), 1, [&](Value* column) { store(column, 1); });
+    });
+  }
+
+  /// The first `column_blocks` of `count` rows from first_row on.
+  void emit_stage(const Stage& stage, Value* batch, Value* first_row, Value* count,
+                  Value* column_blocks) {
     const std::int64_t a_bytes = buffer_bytes(stage.contraction.a_buffer),
                        b_bytes = buffer_bytes(stage.contraction.b_buffer);
     Integers extents, a_steps, b_steps;
@@ -298,23 +371,22 @@ class ChainEmitter {
     Value* b = bytes_at(stage.b, sums[1]);
     if (stage.all_panels) emit_all_panels(stage, b);
     const std::vector<NextRows> next = next_rows(stage, batch, first_row);
-    emitter_.loop(
-        emitter_.i64(0), emitter_.i64(stage.plan.column_blocks), 1, [&](Value* column_block) {
-          for (const NextRows& rows : next) ask_for(rows, column_block);
-          Value* column = scaled(column_block, stage.plan.block_columns);
-          Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns), column);
-          Value* columns = emit_columns(stage, b, column_block, left);
-          for (const auto& [rows, cut] : stage.cuts) {
-            const auto blocks = [&] {
-              emit_row_blocks(stage, cut, {a, columns, batch, first_row}, column, left);
-            };
-            if (stage.cuts.size() == 1) {
-              blocks();
-            } else {
-              emitter_.when(builder_.CreateICmpEQ(count, builder_.getInt64(rows)), blocks);
-            }
-          }
-        });
+    emitter_.loop(emitter_.i64(0), column_blocks, 1, [&](Value* column_block) {
+      for (const NextRows& rows : next) ask_for(rows, column_block);
+      Value* column = scaled(column_block, stage.plan.block_columns);
+      Value* left = builder_.CreateSub(builder_.getInt64(stage.plan.columns), column);
+      Value* columns = emit_columns(stage, b, column_block, left);
+      for (const auto& [rows, cut] : stage.cuts) {
+        const auto blocks = [&] {
+          emit_row_blocks(stage, cut, {a, columns, batch, first_row}, column, left);
+        };
+        if (stage.cuts.size() == 1) {
+          blocks();
+        } else {
+          emitter_.when(builder_.CreateICmpEQ(count, builder_.getInt64(rows)), blocks);
+        }
+      }
+    });
   }
 
   /// What the epilogue will add to the next item's scores, in memory.
@@ -478,6 +550,7 @@ class ChainEmitter {
   std::int64_t tile_at_ = 0, row_epilogue_scratch_at_ = 0, scratch_bytes_ = 0;
   std::map<std::int32_t, std::int64_t> rows_at_;  ///< by local buffer: its place in scratch
   llvm::Function* row_epilogue_ = nullptr;
+  std::optional<HiddenScores> hidden_;
   Value* columns_that_count_ = nullptr;  ///< of the item's rows, where the second ends early
   Value* buffers_ = nullptr;  ///< addresses of the kernel's buffers, the item's rows among them
 };
