@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -58,7 +60,7 @@ class Narrowing {
     }
     const ValueId a = node.op.is<op::Conv>() ? widened_image(rewriter, node.inputs[0], form.a)
                                              : widened(rewriter, node.inputs[0], form.a);
-    if (form.b == f16 && !is_widened(node.inputs[1], f16)) {
+    if (form.b == f16 && !fits_halves(node.inputs[1])) {
       rewriter.replace(index, Values{halves_product_of(rewriter, node)});
       return true;
     }
@@ -141,9 +143,30 @@ class Narrowing {
                         axis < 0 ? axis + 2 : axis);
   }
 
-  bool is_widened(ValueId id, DType from) const {
-    const Node& node = graph_.node(id);
-    return node.op.is<op::Cast>() && graph_.type(node.inputs[0]).dtype == from;
+  /// Whether the weight is known to keep its digits as f16: it was f16 before, or it is stored, and
+  /// its largest magnitude lies well inside of what f16 has.
+  bool fits_halves(ValueId id) const {
+    constexpr float least = 0x1p-8F, most = 0x1p15F;
+    const Node* node = &graph_.node(id);
+    while (is_view(node->op)) node = &graph_.node(node->inputs[0]);
+    if (node->op.is<op::Cast>()) return graph_.type(node->inputs[0]).dtype == f16;
+    const auto* param = node->op.as<op::Param>();
+    const auto* constant = node->op.as<op::Constant>();
+    const Tensor* stored = param ? &param->data : constant ? &constant->value : nullptr;
+    if (!stored || stored->empty() || stored->dtype() != f32) return false;
+    const auto* bytes = static_cast<const std::byte*>(stored->data());
+    float largest = 0;
+    for (std::int64_t i = 0; i < stored->elements(); ++i) {
+      float value = 0;  // mapped weights begin anywhere
+      std::memcpy(&value, bytes + static_cast<std::size_t>(i) * sizeof(value), sizeof(value));
+      largest = std::max(largest, std::abs(value));
+    }
+    return largest >= least && largest <= most;
+  }
+
+  static bool is_view(const Op& op) {
+    return op.is<op::Reshape>() || op.is<op::Transpose>() || op.is<op::Slice>() ||
+           op.is<op::Broadcast>();
   }
 
   /// The product with columns of f16, each divided by its largest magnitude: f16 has no larger
@@ -226,10 +249,8 @@ class Narrowing {
     const auto known = narrowed_.find({id, dtype});
     if (known != narrowed_.end()) return known->second;
     const Node& node = graph_.node(id);
-    const bool view = node.op.is<op::Reshape>() || node.op.is<op::Transpose>() ||
-                      node.op.is<op::Slice>() || node.op.is<op::Broadcast>();
     ValueId result;
-    if (view) {
+    if (is_view(node.op)) {
       std::vector<ValueId> inputs = rewriter.inputs_of(node);
       inputs[0] = narrowed(rewriter, node.inputs[0], dtype);
       auto made = rewriter.target().try_add(node.op, inputs, {}, node.origin);

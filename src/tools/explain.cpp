@@ -62,6 +62,10 @@ Status measure(CompiledGraph& program, const PreparedModel& model, Report& repor
   report.measured_ms = times[times.size() / 2];
   const int runs = std::clamp(static_cast<int>(300 / std::max(report.measured_ms, 0.01)), 3, 200);
   RLX_ASSIGN(const std::vector<KernelProfile> profiles, program.profile(inputs, runs));
+  if (profiles.size() != report.plan.kernels.size()) {
+    report.notes.emplace_back("each run has kernels of its own: they are not measured apart");
+    return {};
+  }
   for (const KernelProfile& profile : profiles) report.measured_us.push_back(profile.median_us);
   return {};
 }

@@ -175,9 +175,11 @@ MachinePeaks measure_peaks(int threads) {
         std::max(peaks.flops_per_us, operations * 1e-3 / milliseconds_since(start));
   }
   constexpr std::int64_t kib = 1024, mib = 1024 * kib;
-  const LargePages pages(64 * mib * threads);
+  // Many threads together leave every cache with less.
+  const std::int64_t beyond = std::clamp<std::int64_t>(512 / threads, 8, 64) * mib;
+  const LargePages pages(beyond * threads);
   const std::span<const std::byte> data = pages.bytes();
-  for (const std::int64_t bytes : {24 * kib, most_of_second_cache(), 6 * mib, 64 * mib}) {
+  for (const std::int64_t bytes : {24 * kib, most_of_second_cache(), 6 * mib, beyond}) {
     const double alone = read_rate(loops, data, bytes, 1);
     peaks.reads.push_back(
         {bytes, alone,
