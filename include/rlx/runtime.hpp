@@ -56,6 +56,8 @@ struct DevicePolicy {
   std::vector<Device> order;  ///< empty: TPU, CUDA, ROCm, MLX, Metal, GPU, CPU
   Pick pick = Pick::cost;
   Missing missing = Missing::strict;
+  /// Variables of the environment that the above is from, in part; errors name them.
+  std::vector<std::string> variables;
 };
 
 /// The device that was picked, and why the others were not.

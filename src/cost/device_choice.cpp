@@ -30,6 +30,16 @@ bool contains(const std::vector<Device>& list, Device device) {
   return std::find(list.begin(), list.end(), device) != list.end();
 }
 
+/// " (RLX_X)" where that variable is a part of the policy.
+std::string by_variable(const DevicePolicy& policy, const std::string& name) {
+  const bool is_part = std::ranges::find(policy.variables, name) != policy.variables.end();
+  return is_part ? " (" + name + ")" : "";
+}
+
+std::string asked_by(const DevicePolicy& policy) {
+  return "asked for by name" + by_variable(policy, "RLX_DEVICE");
+}
+
 DeviceChoice::Candidate examine(const Graph& graph, const DevicePolicy& policy,
                                 const DeviceFacts& facts) {
   DeviceChoice::Candidate candidate{.device = facts.device};
@@ -38,9 +48,10 @@ DeviceChoice::Candidate examine(const Graph& graph, const DevicePolicy& policy,
     candidate.calibrated = facts.model->calibrated;
   }
   if (contains(policy.deny, facts.device)) {
-    candidate.reason = "denied by the policy";
+    candidate.reason = "denied by the policy" + by_variable(policy, "RLX_DENY_DEVICES");
   } else if (!policy.allow.empty() && !contains(policy.allow, facts.device)) {
-    candidate.reason = "not among the devices that the policy allows";
+    candidate.reason =
+        "not among the devices that the policy allows" + by_variable(policy, "RLX_DEVICES");
   } else if (!facts.available) {
     candidate.reason = "not available: " + facts.reason;
   } else if (!facts.runs_graph) {
@@ -53,6 +64,12 @@ DeviceChoice::Candidate examine(const Graph& graph, const DevicePolicy& policy,
 
 std::string time_text(double ns) {
   return ns < 1e6 ? fmt::format("{:.1f} us", ns / 1e3) : fmt::format("{:.2f} ms", ns / 1e6);
+}
+
+/// Reasons may be whole sentences.
+std::string without_dot(std::string text) {
+  if (text.ends_with('.')) text.pop_back();
+  return text;
 }
 
 using Candidates = std::vector<const DeviceChoice::Candidate*>;
@@ -151,7 +168,7 @@ Result<DeviceChoice> choose_device(const Graph& graph, const DevicePolicy& polic
   for (const DeviceChoice::Candidate& candidate : choice.candidates) {
     if (candidate.eligible) eligible.push_back(&candidate);
     if (!candidate.reason.empty())
-      reasons += fmt::format(" {}: {}.", name_of(candidate.device), candidate.reason);
+      reasons += fmt::format(" {}: {}.", name_of(candidate.device), without_dot(candidate.reason));
   }
   std::string replaced;
   if (policy.asked != Device::automatic) {
@@ -161,13 +178,13 @@ Result<DeviceChoice> choose_device(const Graph& graph, const DevicePolicy& polic
     const bool known = asked != choice.candidates.end();
     if (known && asked->eligible) {
       choice.device = policy.asked;
-      choice.reason = "asked for by name";
+      choice.reason = asked->reason = asked_by(policy);
       return choice;
     }
     const std::string why = known ? asked->reason : "not available: not built in";
     if (policy.missing == DevicePolicy::Missing::strict)
-      return not_available("The device ({}) is {}. It was asked for by name.",
-                           name_of(policy.asked), why);
+      return not_available("The device ({}) is {}. It was {}.", name_of(policy.asked),
+                           without_dot(why), asked_by(policy));
     replaced = fmt::format("in place of {} ({}): ", name_of(policy.asked), why);
   }
   if (eligible.empty())
@@ -188,9 +205,16 @@ Result<DevicePolicy> with_environment(DevicePolicy policy) {
   RLX_ASSIGN(const std::vector<Device> denied, devices_in("RLX_DENY_DEVICES"));
   if (asked.size() > 1)
     return error(ErrorKind::usage, "RLX_DEVICE names more than one device ({}).", asked.size());
-  if (policy.asked == Device::automatic && !asked.empty()) policy.asked = asked.front();
-  if (policy.allow.empty()) policy.allow = allowed;
+  if (policy.asked == Device::automatic && !asked.empty()) {
+    policy.asked = asked.front();
+    policy.variables.emplace_back("RLX_DEVICE");
+  }
+  if (policy.allow.empty() && !allowed.empty()) {
+    policy.allow = allowed;
+    policy.variables.emplace_back("RLX_DEVICES");
+  }
   if (policy.order.empty()) policy.order = allowed;
+  if (!denied.empty()) policy.variables.emplace_back("RLX_DENY_DEVICES");
   policy.deny.insert(policy.deny.end(), denied.begin(), denied.end());
   return policy;
 }

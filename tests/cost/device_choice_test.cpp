@@ -324,6 +324,23 @@ TEST_F(Environment, a_denied_cpu_compiles_nothing) {
   const auto program = session.compile(matmul_graph(4, 4, 4));
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().kind, ErrorKind::not_available);
+  EXPECT_THAT(program.error().message, HasSubstr("cpu: denied by the policy (RLX_DENY_DEVICES)."));
+  unsetenv("RLX_DENY_DEVICES");
+  setenv("RLX_DEVICE", "cuda", 1);
+  const auto asked = Session().compile(matmul_graph(4, 4, 4));
+  ASSERT_FALSE(asked.ok());
+  EXPECT_THAT(asked.error().message, HasSubstr("It was asked for by name (RLX_DEVICE)."));
+}
+
+TEST(DeviceChoice, what_is_asked_for_by_name_says_so) {
+  const auto there = facts({Device::cpu, Device::cuda});
+  const auto chosen = choose_device(matmul_graph(4, 4, 4), {.asked = Device::cpu}, there);
+  ASSERT_TRUE(chosen.ok());
+  for (const DeviceChoice::Candidate& candidate : chosen->candidates) {
+    if (candidate.device == Device::cpu) {
+      EXPECT_EQ(candidate.reason, chosen->reason);
+    }
+  }
 }
 
 }  // namespace
