@@ -28,7 +28,11 @@ class NestCost : public NestLines {
           access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
-    if (turning_) work.turned_lines += turned_lines();
+    if (turning_) {
+      work.turned_lines += turned_lines();
+      work.stores_across = stores_across();
+      work.compute += turned_across_ns(work.stores_across);
+    }
     if (plan_.levels == 0) {
       work.further_lines += lines_of_many_streams();
       work.loads_apart = loads_apart(), work.stores_apart = stores_apart();
@@ -136,6 +140,15 @@ class NestCost : public NestLines {
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
     if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
     return overlap_.looped_guard;
+  }
+
+  /// What the part of a turned nest's registers that is stored across two lines takes.
+  double turned_across_ns(double part) const {
+    constexpr double of_held = 0.36;  // where L1 holds the lines
+    const double points = points_of((DimSet{1} << plan_.rank()) - 1);
+    const bool is_held = points * sizeof(float) <= model_.cache_bytes[0];
+    const double cycles = overlap_.turned_across * (is_held ? of_held : 1);
+    return points / plan_.lanes * part * cycles * model_.cycle;
   }
 
   // ---- bodies ----
@@ -470,6 +483,7 @@ class NestCost : public NestLines {
     turning_ = false;
     const double less = whole.body.ns(model_) * whole_tiles();
     compute_ += w.rows * std::max(0.0, last_pass().body.ns(model_) - less);
+    turning_ = true;
   }
 
   std::vector<int> first_pass_;

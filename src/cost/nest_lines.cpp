@@ -151,6 +151,19 @@ double NestLines::stores_apart() const {
   return apart(stores);
 }
 
+double NestLines::stores_across() const {
+  const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
+  double most = 0;
+  for (const loop::Store& store : nest_.stores) {
+    const DType dtype = buffers_[static_cast<std::size_t>(store.access.buffer)].dtype;
+    const std::int64_t apart =
+        std::abs(store.access.strides[tile_dim]) * static_cast<std::int64_t>(size_of(dtype));
+    constexpr std::int64_t far = 256;  // nearer rows are one stream
+    if (apart >= far) most = std::max(most, share_across_lines(apart));
+  }
+  return most;
+}
+
 double NestLines::crowded_lines() const {
   constexpr std::int64_t page = 4096;  // of L1: from one line of a set to the next
   const double ways = static_cast<double>(model_.cache_bytes[0]) / page;
