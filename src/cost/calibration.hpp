@@ -35,8 +35,8 @@ Result<DeviceIdentity> cpu_identity();
 /// that fits `target`, else the preset of the processor's family. Measures nothing.
 struct HostModel {
   MachineModel model;
-  std::string
-      note;  ///< why a calibration that is there is not used; empty: it is, or there is none
+  /// Why a calibration that is there is not used; empty: it is, or there is none.
+  std::string note;
 };
 HostModel model_for(const codegen::Target& target);
 

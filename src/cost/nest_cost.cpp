@@ -31,7 +31,7 @@ class NestCost : public NestLines {
     if (turning_) {
       work.turned_lines += turned_lines();
       work.stores_across = stores_across();
-      work.compute += turned_across_ns(work.stores_across);
+      work.compute += turned_across_ns();
     }
     if (plan_.levels == 0) {
       work.further_lines += lines_of_many_streams();
@@ -140,15 +140,6 @@ class NestCost : public NestLines {
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
     if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
     return overlap_.looped_guard;
-  }
-
-  /// What the part of a turned nest's registers that is stored across two lines takes.
-  double turned_across_ns(double part) const {
-    constexpr double of_held = 0.36;  // where L1 holds the lines
-    const double points = points_of((DimSet{1} << plan_.rank()) - 1);
-    const bool is_held = points * sizeof(float) <= model_.cache_bytes[0];
-    const double cycles = overlap_.turned_across * (is_held ? of_held : 1);
-    return points / plan_.lanes * part * cycles * model_.cycle;
   }
 
   // ---- bodies ----
@@ -359,13 +350,6 @@ class NestCost : public NestLines {
   /// What each further series of a sum's operand waits for the one before it, as a part of the work
   /// of one vector: few vectors of a round do not fill that time.
   static constexpr double behind_series = 0.65;
-
-  double further_series(const std::vector<bool>& nodes) const {
-    double series = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-      series += nodes[i] && codegen::is_series(nest_.nodes[i]);
-    return std::max(0.0, series - 1);
-  }
 
   void add_reductions(int level) {
     Body body, row;

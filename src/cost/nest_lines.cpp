@@ -164,6 +164,14 @@ double NestLines::stores_across() const {
   return most;
 }
 
+double NestLines::turned_across_ns() const {
+  constexpr double of_held = 0.36;  // where L1 holds the lines
+  const double points = points_of((codegen::DimSet{1} << plan_.rank()) - 1);
+  const bool is_held = points * sizeof(float) <= model_.cache_bytes[0];
+  const double cycles = overlap_.turned_across * (is_held ? of_held : 1);
+  return points / plan_.lanes * stores_across() * cycles * model_.cycle;
+}
+
 double NestLines::crowded_lines() const {
   constexpr std::int64_t page = 4096;  // of L1: from one line of a set to the next
   const double ways = static_cast<double>(model_.cache_bytes[0]) / page;

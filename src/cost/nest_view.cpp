@@ -55,6 +55,13 @@ bool NestView::is_clipped(const loop::Guard& guard) const {
   return found >= 0;
 }
 
+double NestView::further_series(const std::vector<bool>& nodes) const {
+  double series = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    series += nodes[i] && codegen::is_series(nest_.nodes[i]);
+  return std::max(0.0, series - 1);
+}
+
 double NestView::step_ns(const ScalarNode& node) const {
   const double one = model_.op(ScalarOp::add);
   switch (node.reduce_kind) {

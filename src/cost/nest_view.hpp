@@ -66,6 +66,8 @@ class NestView {
   bool is_clipped(const loop::Guard& guard) const;
   /// Taking one more element into a running value, ns for a register.
   double step_ns(const ScalarNode& node) const;
+  /// Series among these nodes, but the first.
+  double further_series(const std::vector<bool>& nodes) const;
   /// One multiply-add with the product before it, or beside it in units of its own.
   bool adds_a_product(const ScalarNode& node) const;
   /// Adds a node's operation on `registers` registers.

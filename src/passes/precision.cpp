@@ -38,11 +38,12 @@ class Narrowing {
         readers_(readers_of(graph)) {}
 
   Result<bool> visit(Rewriter& rewriter, std::int32_t index, const Node& node) {
+    if (weight_only_[static_cast<std::size_t>(index)]) return false;
     if (node.op.is<op::Lstm>() || node.op.is<op::Gru>() || node.op.is<op::Rnn>())
       claims_.push_back({std::string(node.op.name()), node.origin, false,
                          "f32: a recurrent layer with a kernel of its own"});
     const auto shape = product_shape(graph_, node);
-    if (!shape || weight_only_[static_cast<std::size_t>(index)]) return false;
+    if (!shape) return false;
     if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(node.inputs[1]).dtype != f32)
       return false;
     // Points of Winograd's tiles: the transform behind them would enlarge what rounding takes.

@@ -105,6 +105,9 @@ TEST(ChainPlan, what_a_mask_hides_is_known) {
   other = chain;
   other.first.nodes[2] = {.op = ScalarOp::load, .index = 1};
   EXPECT_FALSE(find_hidden_scores(other.first, buffers).has_value());
+  other = chain;
+  other.first.accesses.push_back({.buffer = 0, .strides = {0, 0}, .indirect = {{.node = 0}}});
+  EXPECT_FALSE(find_hidden_scores(other.first, buffers).has_value());
   // Without powers nothing is zero; without a mask there is nothing to look for.
   other = chain;
   other.first.row_epilogue.nodes.pop_back();

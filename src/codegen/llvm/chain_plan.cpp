@@ -159,6 +159,10 @@ std::optional<HiddenScores> find_hidden_scores(const loop::Contraction& first,
   if (shown.op != ScalarOp::load || shown.dtype != DType::boolean ||
       instead.op != ScalarOp::constant || instead.dtype != DType::f32)
     return std::nullopt;
+  // A bad index is told of wherever it stands.
+  if (std::ranges::any_of(first.accesses,
+                          [](const loop::Access& access) { return !access.indirect.empty(); }))
+    return std::nullopt;
   const loop::Access& mask = first.accesses[static_cast<std::size_t>(shown.index)];
   if (!is_plain(mask) || buffers[static_cast<std::size_t>(mask.buffer)].local) return std::nullopt;
   return HiddenScores{shown.index, instead.value};

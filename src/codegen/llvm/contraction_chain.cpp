@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "codegen/llvm/attention_softmax.hpp"
 #include "codegen/llvm/chain_plan.hpp"
-#include "codegen/llvm/scalar_emitter.hpp"
+#include "codegen/llvm/hidden_columns.hpp"
 
 namespace rlx::codegen {
 namespace {
@@ -105,9 +105,6 @@ class ChainEmitter {
   Value* scaled(Value* index, std::int64_t step) {
     return builder_.CreateMul(index, builder_.getInt64(step));
   }
-  /// Columns that are looked at together for the last one that counts.
-  static constexpr std::int64_t columns_together = 64;
-
   Value* smaller(Value* a, Value* b) {
     return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b);
   }
@@ -245,114 +242,36 @@ class ChainEmitter {
                                           bytes_at(emitter_.scratch, row_epilogue_scratch_at_)});
     }
     if (second_.plan.ends_early) {
-      const std::int64_t bytes = buffer_bytes(second_.contraction.a_buffer);
-      const ContractionPlan& plan = second_.plan;
-      Value* begin = first_row_of_a(second_, batch, first_row);
-      const std::int64_t row = plan.m.empty() ? 0 : plan.m[0].a * bytes;
+      const loop::Contraction& c = second_.contraction;
       columns_that_count_ = emit_last_columns(
-          {plan.depth, bytes, [&](Value* r) { return bytes_at(begin, scaled(r, row)); }}, count);
+          emitter_, rows_of_a(emitter_, c, local_base(c.a_buffer), batch, first_row), count);
     }
     emit_stage(second_, batch, first_row, count, all_blocks(second_));
   }
 
-  Value* first_row_of_a(const Stage& stage, Value* batch, Value* first_row) {
-    const ContractionPlan& plan = stage.plan;
-    const std::int64_t bytes = buffer_bytes(stage.contraction.a_buffer);
-    Integers extents, steps;
-    for (const AddressDim& dim : plan.batch) {
-      extents.push_back(dim.extent);
-      steps.push_back(dim.a * bytes);
-    }
-    Value* a = bytes_at(stage.a, emit_linear_sums(emitter_, batch, extents, {steps}, {0})[0]);
-    return bytes_at(a, scaled(first_row, plan.m.empty() ? 0 : plan.m[0].a * bytes));
-  }
-
   Value* all_blocks(const Stage& stage) { return emitter_.i64(stage.plan.column_blocks); }
 
-  /// `bytes` of each column of a row, and where the row begins.
-  struct Columns {
-    std::int64_t all = 0, bytes = 1;
-    std::function<Value*(Value* row)> row_at;
-  };
-
-  /// How many of `count` rows' columns there are up to the last one that is not zero in all of
-  /// them, and at least some.
-  Value* emit_last_columns(const Columns& rows, Value* count) {
-    auto* type = llvm::FixedVectorType::get(builder_.getInt8Ty(),
-                                            static_cast<unsigned>(columns_together * rows.bytes));
-    llvm::BasicBlock* before = builder_.GetInsertBlock();
-    llvm::BasicBlock* look = emitter_.new_block("look");
-    llvm::BasicBlock* next = emitter_.new_block("nearer");
-    llvm::BasicBlock* found = emitter_.new_block("found");
-    builder_.CreateBr(look);
-    builder_.SetInsertPoint(look);
-    llvm::PHINode* columns = builder_.CreatePHI(builder_.getInt64Ty(), 2);
-    columns->addIncoming(builder_.getInt64(rows.all), before);
-    Value* nearer = builder_.CreateSub(columns, builder_.getInt64(columns_together));
-    const Values any =
-        emitter_.loop(emitter_.i64(0), count, 1, {llvm::Constant::getNullValue(type)},
-                      [&](Value* row, Values seen) {
-                        Value* at = bytes_at(rows.row_at(row), scaled(nearer, rows.bytes));
-                        return Values{builder_.CreateOr(
-                            seen[0], builder_.CreateAlignedLoad(type, at, llvm::Align(1)))};
-                      });
-    Value* is_zero = builder_.CreateIsNull(builder_.CreateOrReduce(any[0]));
-    Value* has_more = builder_.CreateICmpSGE(nearer, builder_.getInt64(columns_together));
-    builder_.CreateCondBr(builder_.CreateAnd(is_zero, has_more), next, found);
-    builder_.SetInsertPoint(next);
-    columns->addIncoming(nearer, next);
-    builder_.CreateBr(look);
-    builder_.SetInsertPoint(found);
-    return columns;
-  }
-
-  /// The rows of an access of a contraction, from the item's first one on.
-  Columns columns_of(const loop::Contraction& c, const loop::Access& access, Value* base,
-                     Value* batch, Value* first_row) {
-    const std::int64_t bytes = buffer_bytes(access.buffer);
-    const auto m_begin = access.strides.begin() + std::ssize(c.batch_extents);
-    Integers batch_steps(access.strides.begin(), m_begin),
-        row_steps(m_begin, access.strides.end() - 1);
-    for (Integers* steps : {&batch_steps, &row_steps})
-      for (std::int64_t& step : *steps) step *= bytes;
-    Value* begin = bytes_at(base, emit_linear_sums(emitter_, batch, c.batch_extents, {batch_steps},
-                                                   {access.offset * bytes})[0]);
-    return {c.n, bytes, [=, this, &c](Value* row) {
-              return bytes_at(begin, emit_linear_sums(emitter_, builder_.CreateAdd(first_row, row),
-                                                      c.m_extents, {row_steps}, {0})[0]);
-            }};
+  /// Where the item's rows of a local buffer lie, as if all rows were there.
+  Value* local_base(std::int32_t buffer) {
+    return builder_.CreateLoad(builder_.getPtrTy(), bytes_at(buffers_, std::int64_t{buffer} * 8));
   }
 
   /// Makes the scores that a mask may show, and stores what the others are.
   void emit_shown_scores(Value* batch, Value* first_row, Value* count) {
     const loop::Contraction& c = first_->contraction;
+    const auto rows_of = [&](const loop::Access& access, Value* base) {
+      return column_rows(emitter_, c, access, base, batch, first_row);
+    };
     const loop::Access& mask = c.accesses[static_cast<std::size_t>(hidden_->mask)];
+    const loop::Access& scores = c.stores[0].access;
     const std::int64_t width = first_->plan.block_columns;
-    Value* shown = emit_last_columns(
-        columns_of(c, mask, emitter_.buffers[mask.buffer], batch, first_row), count);
+    Value* shown = emit_last_columns(emitter_, rows_of(mask, emitter_.buffers[mask.buffer]), count);
     Value* blocks = builder_.CreateUDiv(builder_.CreateAdd(shown, builder_.getInt64(width - 1)),
                                         builder_.getInt64(width));
     emit_stage(*first_, batch, first_row, count, blocks);
-    const loop::Access& scores = c.stores[0].access;
-    Value* base = builder_.CreateLoad(builder_.getPtrTy(),
-                                      bytes_at(buffers_, std::int64_t{scores.buffer} * 8));
-    const Columns rows = columns_of(c, scores, base, batch, first_row);
-    Value* number = llvm::ConstantFP::get(builder_.getFloatTy(), hidden_->value);
-    const std::int64_t lanes = first_->plan.lanes;
-    Value* first = smaller(scaled(blocks, width), builder_.getInt64(c.n));
-    emitter_.loop(emitter_.i64(0), count, 1, [&](Value* row) {
-      Value* begin = rows.row_at(row);
-      const auto store = [&](Value* column, std::int64_t elements) {
-        Value* at = bytes_at(begin, scaled(column, rows.bytes));
-        emit_store(emitter_, DType::f32, splat(emitter_, number, static_cast<unsigned>(elements)),
-                   at, 1, static_cast<unsigned>(elements));
-      };
-      // Blocks end where registers do.
-      Value* whole = builder_.getInt64(c.n / lanes * lanes);
-      emitter_.loop(first, whole, lanes, [&](Value* column) { store(column, lanes); });
-      Value* rest = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, whole);
-      emitter_.loop(rest, emitter_.i64(c.n), 1, [&](Value* column) { store(column, 1); });
-    });
+    emit_fill(emitter_, rows_of(scores, local_base(scores.buffer)), count,
+              smaller(scaled(blocks, width), builder_.getInt64(c.n)), first_->plan.lanes,
+              hidden_->value);
   }
 
   /// The first `column_blocks` of `count` rows from first_row on.
