@@ -466,6 +466,11 @@ struct Dequantize {
 };
 /// x -> (u8, scale f32, zero point u8), as ONNX DynamicQuantizeLinear.
 struct DynamicQuantize {};
+/// u8 [..., n] -> integers of four or two bits (u4, i4, u2, i2) [..., n * 8 / bits]: those that
+/// each byte holds, the one in its lowest bits first.
+struct UnpackBits {
+  DType dtype = DType::u4;
+};
 /// (x, scale, zero point of any dtype?): quantised to [low, high] and back, per tensor or per axis.
 struct FakeQuantize {
   std::int64_t axis = 1;

@@ -88,9 +88,13 @@ void write_contraction(Writer& out, const Contraction& c) {
   for (const Guard& guard : c.a_guards) a += text_of(guard);
   out.line("  a {}", a);
   if (c.b_packed) {
+    const std::string group = c.k_group == 1 ? "" : fmt::format("x{}", c.k_group);
     out.line("  b b{} packed {}{} {}+{}", c.b_buffer, c.panel_width,
-             c.k_group == 1 ? "" : fmt::format("x{}", c.k_group), c.b_offset,
-             list(c.b_batch_strides));
+             c.b_nibbles ? " nibbles" : group, c.b_offset, list(c.b_batch_strides));
+    if (c.scales_b()) {
+      out.line("  scales b{} zeros b{} of {} blocks", c.b_scale_buffer, c.b_zero_buffer,
+               c.b_blocks);
+    }
   } else {
     out.line("  b b{} {}+{}{}[{}]", c.b_buffer, c.b_offset, list(c.b_batch_strides),
              list(c.b_k_strides), c.b_n_stride);

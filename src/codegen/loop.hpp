@@ -122,6 +122,14 @@ struct Contraction {
   std::vector<std::int64_t> b_k_strides;
   std::int64_t b_n_stride = 1;
 
+  /// Of one packed matrix of i8 or u8: B's elements stand for scale * (b - zero), in f32. Scales
+  /// (f32) and zeros (of B's type; -1: none) lie in panels as B does, one line of a panel for each
+  /// of `b_blocks` equal parts of k: the first k dim counts them, unless all of k is one.
+  std::int32_t b_scale_buffer = -1, b_zero_buffer = -1;
+  std::int64_t b_blocks = 1;
+  bool b_nibbles = false;  ///< with scales: a byte of B holds two neighbouring k (pack.hpp)
+  bool scales_b() const { return b_scale_buffer >= 0; }
+
   DType accumulator = DType::f32;  ///< f32, f64 or i32
   /// Sums are taken in the order of k: the bits of a row's results do not depend on how many rows
   /// the contraction has.

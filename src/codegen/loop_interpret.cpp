@@ -25,7 +25,7 @@ class Product {
       std::copy(k_.begin(), k_.end(), a_point.begin() + static_cast<std::ptrdiff_t>(batch + m));
       if (!holds(c_.a_guards, a_point)) return;
       const ScalarDatum a = load(c_.a_buffer, a_address(point));
-      const ScalarDatum b = load(c_.b_buffer, b_address(point));
+      const ScalarDatum b = b_at(point);
       sum.number += a.number * b.number;
       sum.integer += a.integer * b.integer;
     });
@@ -34,6 +34,27 @@ class Product {
   }
 
  private:
+  ScalarDatum b_at(const Point& point) const {
+    if (!c_.scales_b()) return load(c_.b_buffer, b_address(point));
+    ScalarDatum b = c_.b_nibbles ? nibble(b_address(point)) : load(c_.b_buffer, b_address(point));
+    const std::int64_t block = c_.b_blocks > 1 ? k_[0] : 0, column = point.back();
+    const std::int64_t at =
+        (column / c_.panel_width * c_.b_blocks + block) * c_.panel_width + column % c_.panel_width;
+    if (c_.b_zero_buffer >= 0) b.integer -= load(c_.b_zero_buffer, at).integer;
+    b.number = load(c_.b_scale_buffer, at).number * static_cast<double>(b.integer);
+    return b;
+  }
+
+  /// Of the element at an address in panels of whole elements.
+  ScalarDatum nibble(std::int64_t address) const {
+    const std::int64_t width = c_.panel_width, line = address / width;
+    ScalarDatum b = load(c_.b_buffer, line / 2 * width + address % width);
+    b.integer = line % 2 == 0 ? b.integer & 15 : b.integer >> 4 & 15;
+    const bool is_signed = kernel_.buffers[static_cast<std::size_t>(c_.b_buffer)].dtype == i8;
+    if (is_signed && b.integer > 7) b.integer -= 16;
+    return b;
+  }
+
   ScalarDatum load(std::int32_t buffer, std::int64_t address) const {
     const DType dtype = kernel_.buffers[static_cast<std::size_t>(buffer)].dtype;
     return load_datum(dtype, static_cast<const std::byte*>(buffers_[buffer]), address);

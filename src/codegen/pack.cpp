@@ -187,10 +187,27 @@ PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype,
 }
 
 std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches) {
-  return static_cast<std::size_t>(batches * layout.elements()) * size_of(layout.dtype);
+  return static_cast<std::size_t>(batches * layout.panels() * layout.panel_bytes());
 }
 
+namespace {
+
+/// Packs bytes in pairs of k, then puts each pair into one byte.
+void pack_nibbles(const PackSource& source, PackedLayout layout, std::uint8_t* destination) {
+  layout.nibbles = false;
+  layout.group = 2;
+  layout.inner = layout.k;
+  std::vector<std::uint8_t> pairs(packed_bytes(layout, source.batches));
+  pack(source, layout, pairs.data());
+  for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
+    destination[i / 2] =
+        static_cast<std::uint8_t>((pairs[i] & 15U) | static_cast<unsigned>(pairs[i + 1]) << 4U);
+}
+
+}  // namespace
+
 void pack(const PackSource& source, const PackedLayout& layout, void* destination) {
+  if (layout.nibbles) return pack_nibbles(source, layout, static_cast<std::uint8_t*>(destination));
   if (source.from == DType::f32 && layout.dtype == DType::bf16)
     return pack_all<BFloat16, float>(source, layout, destination);
   if (source.from == DType::f32 && layout.dtype == DType::f16)

@@ -33,6 +33,9 @@ struct PackedLayout {
   DType dtype = DType::f32;
   std::int64_t group = 1;  ///< so many k of a run lie side by side
   std::int64_t inner = 1;  ///< extent of the innermost k dim, where group > 1
+  /// Of integers of four bits, k in groups of one: a byte holds those of two neighbouring k, the
+  /// first in its low half. `k` is even.
+  bool nibbles = false;
 
   std::int64_t panels() const { return (n + panel_width - 1) / panel_width; }
   /// k with the innermost dim filled up to whole groups.
@@ -41,6 +44,9 @@ struct PackedLayout {
   }
   /// Elements of one matrix; batches follow each other.
   std::int64_t elements() const { return panels() * filled_k() * panel_width; }
+  std::int64_t panel_bytes() const {
+    return filled_k() * panel_width * static_cast<std::int64_t>(size_of(dtype)) / (nibbles ? 2 : 1);
+  }
   bool operator==(const PackedLayout&) const = default;
 };
 

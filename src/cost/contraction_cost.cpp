@@ -47,7 +47,7 @@ class ContractionCost {
     work.b_share = taps_inside();
     // B arrives while the first block of rows is made, A while the first block of columns is.
     const double a = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
-    const double b = d(plan_.columns) * d(plan_.depth) * static_cast<double>(size_of(b_dtype_));
+    const double b = b_bytes(d(plan_.columns) * d(plan_.depth));
     const double c = d(plan_.rows) * d(plan_.columns) * 4;
     work.beside = (a / column_blocks + b / d(plan_.row_blocks) + c) / (a + b + c);
     // The processor asks ahead; and whole rows read B again for every group.
@@ -135,8 +135,11 @@ class ContractionCost {
     const bool half_rate = contraction_.accumulator == DType::i32 &&
                            (plan_.unit == 1 || (plan_.unit == 2 && !model_.machine.vnni));
     const bool bf16 = plan_.products == codegen::Products::bf16_pairs;
+    const bool scales =
+        contraction_.scales_b() && plan_.column_source == codegen::ColumnSource::packed;
     const double multiply =
-        registers / (bf16 ? model_.bf16_per_cycle : model_.fma_per_cycle) * (half_rate ? 2 : 1);
+        registers / (bf16 ? model_.bf16_per_cycle : model_.fma_per_cycle) * (half_rate ? 2 : 1) +
+        (scales ? plan_.vectors * scaling_cycles() : 0);
     // Many rows at no constant distance have their addresses in memory.
     const double addresses = scattered() && rows > 8 ? 0.2 * d(rows) : 0;
     const double loads = (d(rows) + plan_.vectors + addresses) / model_.loads_per_cycle;
@@ -148,6 +151,17 @@ class ContractionCost {
     if (narrow(columns)) ns += plan_.vectors * model_.narrow_ns;
     if (narrow(a_dtype_)) ns += d(rows) * model_.narrow_ns / 2;
     return ns;
+  }
+
+  /// What a register of bytes or nibbles costs until it is multiplied with: two conversions and
+  /// the scale with the zero, on the units that multiply.
+  double scaling_cycles() const {
+    constexpr double conversions = 2.5;
+    return conversions / model_.fma_per_cycle;
+  }
+  /// Bytes of so many elements of B, as they are stored.
+  double b_bytes(double elements) const {
+    return elements * static_cast<double>(size_of(b_dtype_)) / (contraction_.b_nibbles ? 2 : 1);
   }
 
   /// The same of tiles, in cycles measured on one machine: an instruction multiplies a row of A in
@@ -385,16 +399,18 @@ class ContractionCost {
         chain_ ? !codegen::keeps_panels(plan_, contraction_.accumulator) : plan_.whole_rows;
     const double times = d(plan_.batches) * (again ? d(plan_.row_groups) : 1);
     const bool contiguous = contraction_.b_n_stride == 1 || contraction_.b_packed;
-    const double per_vector =
-        contiguous ? 2 * model_.cycle : model_.lone_lane_ns() * plan_.lanes / 2;
+    double per_vector = contiguous ? 2 * model_.cycle : model_.lone_lane_ns() * plan_.lanes / 2;
+    if (contraction_.scales_b()) per_vector += scaling_cycles() * model_.cycle;
     work.compute += times * elements / plan_.lanes * per_vector;
   }
 
   /// A and B are read again and again; what does not fit into L1 streams from farther away.
   void add_streams(KernelWork& work) const {
     const double a_bytes = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
-    const double panel =
-        d(plan_.depth) * d(plan_.block_columns) * static_cast<double>(size_of(b_dtype_));
+    const bool made_real =
+        contraction_.scales_b() && plan_.column_source == codegen::ColumnSource::scratch;
+    const double panel_elements = d(plan_.depth) * d(plan_.block_columns);
+    const double panel = made_real ? 4 * panel_elements : b_bytes(panel_elements);
     const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
     const double batches = d(plan_.batches);
     const bool by_rows = chain_ || plan_.whole_rows || plan_.rows_outermost;

@@ -35,7 +35,8 @@ class Touched {
   }
 
   double in(const loop::Contraction& c) {
-    if (c.b_buffer == buffer_) return whole();
+    if (c.b_buffer == buffer_ || c.b_scale_buffer == buffer_ || c.b_zero_buffer == buffer_)
+      return whole();
     Integers rows = c.batch_extents;
     rows.insert(rows.end(), c.m_extents.begin(), c.m_extents.end());
     if (c.a_buffer == buffer_) {

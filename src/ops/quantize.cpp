@@ -411,9 +411,54 @@ struct Rules<op::FakeQuantize> {
 };
 RLX_OP(op::FakeQuantize, "quantize")
 
+// y[..., i * 8 / bits + j] = bits j * bits to (j + 1) * bits of x[..., i]
+template <>
+struct Rules<op::UnpackBits> {
+  static constexpr std::string_view name = "unpack_bits";
+  static constexpr Arity arity{1, 1};
+  static constexpr OpTraits traits{};
+  static constexpr auto fields = std::tuple{field("dtype", &op::UnpackBits::dtype)};
+  static Result<std::vector<Type>> infer(const op::UnpackBits& a, const InferArgs& args) {
+    RLX_TRY(require(args[0].dtype == u8 && args[0].rank() > 0, name, "u8 with an axis", args[0]));
+    const int bits = integer_bits(a.dtype);
+    if (bits != 4 && bits != 2)
+      return unsupported("The op unpack_bits makes no {}.", name_of(a.dtype));
+    Type type{a.dtype, args[0].shape};
+    type.shape.back() = type.shape.back() * Dim(8 / bits);
+    return std::vector<Type>{std::move(type)};
+  }
+  static Status eval(const op::UnpackBits& a, const EvalArgs& args) {
+    const auto bits = static_cast<unsigned>(integer_bits(a.dtype)), each = 8 / bits;
+    const unsigned mask = (1U << bits) - 1,
+                   sign = is_unsigned_integer(a.dtype) ? 0 : (mask + 1) / 2;
+    const auto* from = reinterpret_cast<const std::uint8_t*>(args.in(0).data);
+    auto* to = reinterpret_cast<std::uint8_t*>(args.out(0).data);
+    const std::int64_t bytes = element_count(args.in(0).dims);
+    for (std::int64_t i = 0; i < bytes; ++i) {
+      for (unsigned j = 0; j < each; ++j) {
+        const unsigned number = from[i] >> j * bits & mask;
+        to[i * each + j] = static_cast<std::uint8_t>((number ^ sign) - sign);
+      }
+    }
+    return {};
+  }
+  static OpCost cost(const op::UnpackBits&, std::span<const Type* const> inputs,
+                     std::span<const Type> results) {
+    return cost_per_element(2, inputs, results);
+  }
+  static std::vector<Sample> samples() {
+    std::vector<Sample> list;
+    for (const DType dtype : {u4, i4, u2, i2})
+      list.push_back(
+          {.op = op::UnpackBits{dtype}, .inputs = {Type{u8, {3, 5}}}, .low = 0, .high = 255});
+    return list;
+  }
+};
+RLX_OP(op::UnpackBits, "quantize")
+
 OpList quantize_ops() {
   static const OpInfo* const list[] = {&info_of<op::Quantize>(), &info_of<op::Dequantize>(),
-                                       &info_of<op::DynamicQuantize>(),
+                                       &info_of<op::DynamicQuantize>(), &info_of<op::UnpackBits>(),
                                        &info_of<op::FakeQuantize>()};
   return list;
 }

@@ -60,6 +60,10 @@ Result<Graph> channels_last(const Graph& graph);
 /// neighbouring axes one of both. Images have the order in which they stay.
 Result<Graph> known_gathers(Graph graph);
 
+/// Rows of tables that dequantize makes of weights are looked up as the numbers that are stored,
+/// and made real behind that: gather(dequantize(w, s), i) = dequantize(gather(w, i), gather(s, i)).
+Result<Graph> byte_tables(Graph graph);
+
 /// Casts of their own, apart from equal ones that others read, for operands that products read as
 /// they are stored: narrow integers, and halves that a product waits for. The planner lets products
 /// read through casts that nobody else wants.

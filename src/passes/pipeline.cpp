@@ -33,6 +33,7 @@ std::span<const Pass> all_passes() {
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
                                 {"recognise", recognise},
+                                {"byte_tables", byte_tables},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
                                 {"sub_pixel", sub_pixel},

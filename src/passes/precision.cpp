@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 
+#include "graph/byte_weight.hpp"
 #include "graph/weight_only.hpp"
 #include "graph/winograd.hpp"
 #include "passes/byte_products.hpp"
@@ -48,6 +49,11 @@ class Narrowing {
       return false;
     // Points of Winograd's tiles: the transform behind them would enlarge what rounding takes.
     if (graph_.node(node.inputs[0]).op.is<op::WinogradImage>()) return false;
+    if (byte_weight(graph_, node, weight_only_)) {
+      claims_.push_back({std::string(node.op.name()), node.origin, true,
+                         "f32: its weights are read as the numbers that are stored"});
+      return false;
+    }
     shape_ = *shape;
     const bool weight = weight_only_[static_cast<std::size_t>(node.inputs[1].node)];
     std::string reason;

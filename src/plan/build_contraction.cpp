@@ -90,7 +90,12 @@ void PlanBuilder::describe_dot(const Node& root, const op::DotGeneral& as_writte
     c.n = b.dims[axis];
     c.b_n_stride = b.strides[axis];
   }
-  set_b(root.inputs[1], stored, c, buffers);
+  const auto bytes = byte_weight(graph_, root, regions_.weight_only);
+  if (bytes) {
+    set_bytes(*bytes, c, buffers);
+  } else {
+    set_b(root.inputs[1], stored, c, buffers);
+  }
   set_domain(c, domain);
   const bool scalar_row = region.dims.size() + 1 == domain.extents.size();  // no free axis of a
   const std::size_t batches = c.batch_extents.size();
@@ -191,6 +196,49 @@ void PlanBuilder::set_b(ValueId value, const Operand& b, loop::Contraction& c,
   c.b_offset = 0;
   const Type type{b.dtype, {weight.layout.elements() * matrices}};
   c.b_buffer = buffers.number(add_weight(std::move(weight), type), false);
+}
+
+std::int32_t PlanBuilder::packed_matrix(View view, DType dtype, bool nibbles, std::int64_t k,
+                                        std::int64_t k_stride, std::int64_t n_stride,
+                                        const loop::Contraction& c) {
+  WeightPlan weight{.view = std::move(view), .dtype = dtype, .packed = true};
+  weight.layout = codegen::choose_packed_layout(c.n, k, dtype, options_.target);
+  weight.layout.nibbles = nibbles;
+  weight.k_extents = {k};
+  weight.k_strides = {k_stride};
+  weight.n = c.n;
+  weight.n_stride = n_stride;
+  weight.bytes = static_cast<std::int64_t>(codegen::packed_bytes(weight.layout, 1));
+  const Type type{dtype, {weight.layout.elements() / (nibbles ? 2 : 1)}};
+  return add_weight(std::move(weight), type);
+}
+
+void PlanBuilder::set_bytes(const ByteWeight& b, loop::Contraction& c, KernelBuffers& buffers) {
+  const auto dense = [&](ValueId id) { return View::dense(id, graph_.type(id).dims()); };
+  const auto by_block = [&](ValueId id, DType dtype) {
+    return buffers.number(
+        packed_matrix(dense(id), dtype, false, b.blocks, b.block_step, b.column_step, c), false);
+  };
+  const DType stored = graph_.type(b.numbers).dtype;
+  const DType dtype = is_unsigned_integer(stored) ? u8 : i8;
+  const std::int64_t depth = c.k_extents[0], block = depth / b.blocks;
+  c.b_nibbles = integer_bits(stored) == 4 && block % 2 == 0;
+  c.b_buffer = buffers.number(
+      packed_matrix(dense(b.numbers), dtype, c.b_nibbles, depth, c.b_k_strides[0], c.b_n_stride, c),
+      false);
+  c.b_scale_buffer = by_block(b.scale, f32);
+  if (b.zero.node >= 0) c.b_zero_buffer = by_block(b.zero, dtype);
+  c.b_blocks = b.blocks;
+  if (b.blocks > 1) {
+    c.k_extents = {b.blocks, block};
+    c.a_k_strides = {c.a_k_strides[0] * block, c.a_k_strides[0]};
+  }
+  c.b_packed = true;
+  c.panel_width = static_cast<std::int32_t>(
+      codegen::choose_packed_layout(c.n, depth, dtype, options_.target).panel_width);
+  c.b_k_strides.clear();
+  c.b_n_stride = 1;
+  c.b_offset = 0;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "graph/byte_weight.hpp"
 #include "graph/narrow_products.hpp"
 #include "graph/winograd.hpp"
 #include "plan/region_graph.hpp"
@@ -94,7 +95,8 @@ class Chaining {
   std::int32_t first_of(std::int32_t index) const {
     const Region& second = regions_.list[static_cast<std::size_t>(index)];
     const op::DotGeneral* by_value = product(second);
-    if (!by_value || multiplies_narrow_integers(graph_, node(second.root))) return -1;
+    if (!by_value || multiplies_narrow_integers(graph_, node(second.root)) || scales_b(second.root))
+      return -1;
     const ValueId rows = operand_read(graph_, regions_, node(second.root).inputs[0]);
     const std::int32_t at = regions_.region_of[static_cast<std::size_t>(rows.node)];
     if (at < 0 || at == index || view(rows).base != rows) return -1;
@@ -109,7 +111,7 @@ class Chaining {
   std::int32_t rows_before(std::int32_t index) const {
     const Region& second = regions_.list[static_cast<std::size_t>(index)];
     if (second.kind != Region::Kind::contraction || !second.before.empty() ||
-        !second.reduced.empty())
+        !second.reduced.empty() || scales_b(second.root))
       return -1;
     const Node& root = node(second.root);
     const ValueId rows = root.inputs[0];
@@ -125,6 +127,11 @@ class Chaining {
                    may_wait(at, index)
                ? at
                : -1;
+  }
+
+  /// Chains have no scales.
+  bool scales_b(std::int32_t root) const {
+    return byte_weight(graph_, node(root), regions_.weight_only).has_value();
   }
 
   /// Does a row of A, one run of its last axis, give a row of the result?

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/byte_weight.hpp"
 #include "plan/build.hpp"
 #include "plan/build_recurrence.hpp"
 #include "plan/domain.hpp"
@@ -104,6 +105,13 @@ class PlanBuilder {
   Operand b_of(const Node& product) const;
   /// So many k of a packed B side by side as the machine multiplies at once.
   std::int64_t k_group(const loop::Contraction& c, DType a, DType b) const;
+  /// B as the numbers that it is stored as, with their scales and zeros beside it; c's k dims
+  /// become (blocks, k of a block).
+  void set_bytes(const ByteWeight& b, loop::Contraction& c, KernelBuffers& buffers);
+  /// The buffer of a matrix of c.n columns in panels, with so many k.
+  std::int32_t packed_matrix(View view, DType dtype, bool nibbles, std::int64_t k,
+                             std::int64_t k_stride, std::int64_t n_stride,
+                             const loop::Contraction& c);
   /// B packed once where it is a weight, else read where it lies.
   void set_b(ValueId value, const Operand& b, loop::Contraction& c, KernelBuffers& buffers);
   /// B of a convolution to one channel, dense in the order of its k dims.

@@ -27,6 +27,7 @@ std::string weight_line(std::size_t index, const WeightPlan& weight) {
   if (weight.packed)
     line += fmt::format(" packed n={} k={} panel={}", weight.layout.n, weight.layout.k,
                         weight.layout.panel_width);
+  if (weight.layout.nibbles) line += " of nibbles";
   if (weight.layout.group > 1)
     line += fmt::format(" groups of {} in {}", weight.layout.group, weight.layout.inner);
   if (weight.from) line += fmt::format(" from {}", name_of(*weight.from));

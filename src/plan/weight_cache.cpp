@@ -40,14 +40,14 @@ std::shared_ptr<ExpertStore> WeightCache::experts(const WeightPlan& weight, cons
 }
 
 std::string weight_key(const WeightPlan& weight, const Tensor& source) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                      static_cast<const void*>(source.data()), name_of(weight.dtype), weight.packed,
                      weight.view.offset, fmt::join(weight.view.dims, ","),
                      fmt::join(weight.view.strides, ","), weight.layout.panel_width,
                      fmt::join(weight.batch_extents, ","), fmt::join(weight.batch_strides, ","),
                      fmt::join(weight.k_extents, ","), fmt::join(weight.k_strides, ","),
                      weight.n_stride, weight.from ? name_of(*weight.from) : "", weight.layout.group,
-                     weight.layout.inner, weight.drops_negligible);
+                     weight.layout.inner, weight.layout.nibbles, weight.drops_negligible);
 }
 
 }  // namespace rlx::plan

@@ -28,8 +28,7 @@ void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t ba
   codegen::PackedLayout part = weight.layout;
   const std::int64_t first_column = first_panel * part.panel_width;
   part.n = std::min(weight.layout.n, last_panel * part.panel_width) - first_column;
-  const auto panel_bytes =
-      part.filled_k() * part.panel_width * static_cast<std::int64_t>(size_of(part.dtype));
+  const std::int64_t panel_bytes = part.panel_bytes();
   codegen::pack({.data = source.data(),
                  .from = weight.from,
                  .offset = offset + first_column * weight.n_stride,
@@ -111,8 +110,7 @@ void add_pieces(const WeightPlan& weight, const Tensor& source, std::byte* targe
     return;
   }
   const std::int64_t panels = weight.layout.panels();
-  const auto panel_bytes = weight.layout.filled_k() * weight.layout.panel_width *
-                           static_cast<std::int64_t>(size_of(weight.layout.dtype));
+  const std::int64_t panel_bytes = weight.layout.panel_bytes();
   const std::int64_t step =
       std::max<std::int64_t>(1, bytes_each / std::max<std::int64_t>(1, panel_bytes));
   for (std::int64_t batch = 0; batch < element_count(weight.batch_extents); ++batch) {

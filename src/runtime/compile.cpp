@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "cost/composite_gate.hpp"
 #include "cost/product_cost.hpp"
+#include "graph/byte_weight.hpp"
 #include "graph/op_info.hpp"
 #include "passes/few_channels.hpp"
 #include "passes/merge_products.hpp"
@@ -179,13 +180,21 @@ Result<Graph> Lowering::primitives(Graph result) {
       }
       RLX_ASSIGN(result, passes::quantised(std::move(result)));
     }
+    RLX_ASSIGN(result, passes::byte_tables(std::move(result)));
     RLX_ASSIGN(result,
                passes::byte_operands(result, backend.model()->machine.vnni, &program.claims));
   }
   if (reorders()) {
     RLX_ASSIGN(result, passes::recognise(std::move(result)));
   }
+  // Many rows of few bits are faster with weights of as few.
+  const bool narrow = options.precision == Precision::bf16 || options.precision == Precision::int8;
   return passes::lower(std::move(result), [&](const Graph& within, const Node& node) {
+    if (node.op.is<op::Dequantize>() && backend.model() && is_read_as_bytes(within, node, narrow)) {
+      program.claims.push_back({std::string(node.op.name()), node.origin, true,
+                                "products read its numbers as they are stored"});
+      return true;
+    }
     Claim claim = backend.claim(within, node);
     if (claim.taken && may_be_taken_apart(node.op)) {
       program.questions.push_back(cost::ask_composite(

@@ -181,7 +181,7 @@ std::set<std::string> evaluated_on_the_host() {
 TEST(backends, the_cpu_evaluates_only_these_on_the_host) {
   EXPECT_EQ(evaluated_on_the_host(),
             (std::set<std::string>{"cast", "conv", "cumulative", "dot_general", "reduce", "top_k",
-                                   "window_reduce"}));
+                                   "unpack_bits", "window_reduce"}));
 }
 
 TEST(backends, null_plans_and_computes_nothing) {

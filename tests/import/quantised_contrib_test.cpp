@@ -66,6 +66,59 @@ TEST(QuantisedContrib, gemm_adds_its_bias_in_steps_of_the_product) {
   EXPECT_EQ(outputs(product, weights, {14, 10, 10, 14}), (Integers{13, 16, 9, 12}));
 }
 
+/// The results of a model with the one input x and the output y.
+std::vector<float> reals(const Message& the_node, std::vector<Message> initializers,
+                         const Message& input, const Tensor& x) {
+  GraphParts parts;
+  parts.inputs = {input};
+  parts.outputs = {value_info("y", onnx_float, {})};
+  parts.nodes = {the_node};
+  parts.initializers = std::move(initializers);
+  const Graph graph = import_onnx(model_message(parts).span(), {}).value();
+  const Tensor y = evaluate_graph(graph, std::vector<Tensor>{x}).value()[0];
+  return {y.as<float>().begin(), y.as<float>().end()};
+}
+
+/// Columns of six numbers of four bits, 1 to 6 and 15, 0, 15, 0, 15, 0, in blocks of four (the last
+/// one ends early), scaled by 1 and 2, and by 0.5 and 4.
+const std::vector<Message> columns_of_nibbles{
+    tensor("w", onnx_uint8, {2, 2, 2}, raw_bytes({0x21, 0x43, 0x65, 0, 0x0f, 0x0f, 0x0f, 0})),
+    tensor("s", onnx_float, {4}, raw_floats({1, 2, 0.5F, 4})),
+    tensor("z", onnx_uint8, {2}, raw_bytes({0x21, 0xf0})),
+    tensor("bias", onnx_float, {2}, raw_floats({100, 1000}))};
+const std::vector<Message> of_six_in_blocks_of_four{
+    integer_attribute("K", 6), integer_attribute("N", 2), integer_attribute("block_size", 4)};
+const Tensor one_to_six = Tensor::of<float>({1, 6}, {1, 2, 3, 4, 5, 6});
+
+TEST(BlockQuantisedContrib, products_count_from_the_middle_of_the_range) {
+  const Message product = node("MatMulNBits", {"x", "w", "s", "", "", "bias"}, {"y"},
+                               of_six_in_blocks_of_four, contrib);
+  const Message x = value_info("x", onnx_float, {{1}, {6}});
+  // -7 - 12 - 15 - 16 + 2 (-15 - 12) + 100, and (7 - 16 + 21 - 32) / 2 + 4 (35 - 48) + 1000
+  EXPECT_EQ(reals(product, columns_of_nibbles, x, one_to_six), (std::vector<float>{-4, 938}));
+}
+
+TEST(BlockQuantisedContrib, products_count_from_zero_points) {
+  const Message product =
+      node("MatMulNBits", {"x", "w", "s", "z"}, {"y"}, of_six_in_blocks_of_four, contrib);
+  const Message x = value_info("x", onnx_float, {{1}, {6}});
+  // zeros 1 and 2, 0 and 15: 0 + 2 + 6 + 12 + 2 (15 + 24), and (15 + 45) / 2 + 4 (0 - 90)
+  EXPECT_EQ(reals(product, columns_of_nibbles, x, one_to_six), (std::vector<float>{98, -330}));
+}
+
+TEST(BlockQuantisedContrib, rows_of_tables) {
+  const std::vector<Message> table{
+      tensor("w", onnx_uint8, {2, 2}, raw_bytes({0x21, 0x43, 0x0f, 0x9f})),
+      tensor("s", onnx_float, {2, 2}, raw_floats({1, 2, 0.5F, 4}))};
+  const Message lookup =
+      node("GatherBlockQuantized", {"w", "x", "s"}, {"y"},
+           {integer_attribute("quantize_axis", 1), integer_attribute("block_size", 2)}, contrib);
+  constexpr int onnx_int64 = 7;
+  EXPECT_EQ(
+      reals(lookup, table, value_info("x", onnx_int64, {{1}}), Tensor::of<std::int64_t>({1}, {1})),
+      (std::vector<float>{3.5F, -4, 28, 4}));
+}
+
 /// The results of an LSTM of one unit and two inputs over three steps.
 std::vector<float> lstm_results(const Message& the_node, const std::vector<Message>& weights) {
   GraphParts parts;

@@ -77,6 +77,19 @@ TEST(DynamicQuantize, zeros_have_a_scale_of_one) {
   EXPECT_EQ(results_of(op::DynamicQuantize{}, {Tensor(f32, {3})})[1].as<float>()[0], 1);
 }
 
+TEST(UnpackBits, begins_with_the_lowest) {
+  const Tensor bytes = Tensor::of<std::uint8_t>({2, 2}, {0x21, 0xf8, 0x07, 0xe4});
+  const auto unpacked = [&](DType dtype) { return results_of(op::UnpackBits{dtype}, {bytes})[0]; };
+  expect_values(unpacked(u4), {2, 4}, {1, 2, 8, 15, 7, 0, 4, 14});
+  expect_values(unpacked(i4), {2, 4}, {1, 2, -8, -1, 7, 0, 4, -2});
+  expect_values(unpacked(u2), {2, 8}, {1, 0, 2, 0, 0, 2, 3, 3, 3, 1, 0, 0, 0, 1, 2, 3});
+  expect_values(unpacked(i2), {2, 8}, {1, 0, -2, 0, 0, -2, -1, -1, -1, 1, 0, 0, 0, 1, -2, -1});
+}
+
+TEST(UnpackBits, refuses_what_holds_no_numbers) {
+  EXPECT_EQ(refusal_of(op::UnpackBits{i8}, {Tensor(u8, {2})}), "The op unpack_bits makes no i8.");
+}
+
 TEST(FakeQuantize, stays_on_the_grid) {
   const Tensor values = Tensor::of<float>({4}, {0.24f, 0.26f, 5, -5}), scale = Tensor::scalar(0.5f);
   const Tensor zero = Tensor::scalar<std::int32_t>(1);

@@ -237,7 +237,22 @@ class ContractionEmitter {
     return bytes_at(columns, builder_.CreateMul(inside, builder_.getInt64(column_bytes)));
   }
 
-  Value* emit_columns(Value* first_column, Value* columns_left) {
+  /// The scales and zeros (null: none) of the first block of k from that column on; nothing where B
+  /// is not scaled.
+  Values source_scales(Value* first_column) {
+    if (!contraction_.scales_b()) return {};
+    Value* width = builder_.getInt64(plan_.panel_width);
+    Value* panel = builder_.CreateUDiv(first_column, width);
+    Value* line =
+        builder_.CreateMul(panel, builder_.getInt64(plan_.panel_width * contraction_.b_blocks));
+    Value* at = builder_.CreateAdd(line, builder_.CreateURem(first_column, width));
+    Value* scales = bytes_at(emitter_.buffers[contraction_.b_scale_buffer],
+                             builder_.CreateMul(at, builder_.getInt64(sizeof(float))));
+    if (!context_.has_zeros()) return {scales, llvm::ConstantPointerNull::get(builder_.getPtrTy())};
+    return {scales, bytes_at(emitter_.buffers[contraction_.b_zero_buffer], at)};
+  }
+
+  Value* emit_columns(Value* first_column, Value* columns_left, const Values& scales) {
     Value* columns = source_column(first_column);
     if (!copy_) return columns;
     // The panel of the item before stays where the next one wants the same.
@@ -245,7 +260,9 @@ class ContractionEmitter {
     Value* panel = bytes_at(emitter_.scratch, panel_at_);
     Value* held = builder_.CreateLoad(builder_.getPtrTy(), slot);
     emitter_.when(builder_.CreateICmpNE(held, columns), [&] {
-      builder_.CreateCall(copy_, {columns, panel, columns_left});
+      Values arguments{columns, panel, columns_left};
+      arguments.insert(arguments.end(), scales.begin(), scales.end());
+      builder_.CreateCall(copy_, arguments);
       builder_.CreateStore(columns, slot);
     });
     return panel;
@@ -266,7 +283,8 @@ class ContractionEmitter {
   void emit_column_block(Value* column_block) {
     Value* first_column = builder_.CreateMul(column_block, builder_.getInt64(plan_.block_columns));
     Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), first_column);
-    Value* columns = emit_columns(first_column, left);
+    const Values scales = source_scales(first_column);
+    Value* columns = emit_columns(first_column, left, scales);
     Value* tile = bytes_at(emitter_.scratch, tile_at_);
     Value* out = context_.register_epilogue() ? emitter_.function->getArg(0) : tile;
     emitter_.loop(first_block_, last_block_, 1, [&](Value* block) {
@@ -274,6 +292,7 @@ class ContractionEmitter {
       if (first_row_) row = builder_.CreateAdd(first_row_, row);
       Values arguments{a_batch_, columns, batch_, row, out, emitter_.scratch, left};
       if (asks()) arguments.push_back(asked_from(columns, block));
+      arguments.insert(arguments.end(), scales.begin(), scales.end());
       emit_block_calls(block, left, arguments);
       if (!epilogue_) return;
       Value* tall = builder_.CreateICmpSGE(block, builder_.getInt64(plan_.short_blocks));
@@ -376,6 +395,10 @@ Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& co
     return unsupported("A contraction of ({} and {}) has no generated code.", name_of(a),
                        name_of(b));
   }
+  const bool scalable = contraction.b_packed && contraction.k_group == 1 && size_of(b) == 1 &&
+                        accumulator == DType::f32 && contraction.a_guards.empty();
+  if (contraction.scales_b() && !scalable)
+    return unsupported("Scales want packed bytes of one matrix as B, and an A without guards.");
   if (auto reason = cannot_generate(kernel, contraction.nodes)) {
     return unsupported("{}", *reason);
   }

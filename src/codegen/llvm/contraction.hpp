@@ -27,7 +27,12 @@ struct ContractionContext {
   bool columns_contiguous() const { return contraction.b_packed || contraction.b_n_stride == 1; }
   /// Bytes of a panel of packed B, and of one of its columns in a step of k.
   std::int64_t packed_panel_bytes() const {
-    return plan.panel_width * plan.packed_depth * static_cast<std::int64_t>(size_of(b_dtype()));
+    return packed_bytes(plan.panel_width * plan.packed_depth);
+  }
+  /// Bytes of whole lines of panels with so many elements.
+  std::int64_t packed_bytes(std::int64_t elements) const {
+    return elements * static_cast<std::int64_t>(size_of(b_dtype())) /
+           (contraction.b_nibbles ? 2 : 1);
   }
   std::int64_t packed_column_bytes() const {
     return contraction.k_group * static_cast<std::int64_t>(size_of(b_dtype()));
@@ -44,6 +49,8 @@ struct ContractionContext {
     if (plan.unit > 1) return DType::i32;
     return plan.column_source == ColumnSource::scratch ? contraction.accumulator : b_dtype();
   }
+  /// Of zeros beside B's scales.
+  bool has_zeros() const { return contraction.b_zero_buffer >= 0; }
   /// Rows of that local buffer have room for whole blocks of columns.
   bool pads(const loop::Access& access) const;
   /// The epilogue is short enough to be computed on the accumulators in their registers, without
@@ -94,12 +101,33 @@ std::vector<llvm::Value*> emit_linear_sums(Emitter& emitter, llvm::Value* linear
 llvm::Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator,
                                 llvm::Value* pointer, unsigned lanes, llvm::Value* mask = nullptr);
 
+/// What registers of B's columns stand for: scale * (b - zero), as b * scale + (-zero * scale).
+class ScaledColumns {
+ public:
+  /// The scales and zeros of `vectors` registers from the two pointers on; `at` (null: 0): elements
+  /// behind them.
+  ScaledColumns(const ContractionContext& context, Emitter& emitter, llvm::Value* scales,
+                llvm::Value* zeros, llvm::Value* at, unsigned vectors);
+  /// `b` is a register of f32, the one of number `vector`.
+  llvm::Value* scaled(llvm::Value* b, unsigned vector) const;
+
+ private:
+  Emitter* emitter_;
+  std::vector<llvm::Value*> scales_;
+  std::vector<llvm::Value*> added_;  ///< -zero * scale; empty: nothing
+};
+
+/// `lanes` numbers of four bits as f32, of an even or an odd k.
+llvm::Value* emit_nibbles(const ContractionContext& context, Emitter& emitter, llvm::Value* at,
+                          bool odd);
+
 /// void(ptr a, ptr columns, i64 batch, i64 row, ptr out, ptr zero_line, i64 columns_left): a block
 /// of `rows` rows from `row` on. `a` is the batch's A. `out` is the tile, or with
 /// register_epilogue() the kernel's array of buffers. `tail`: the last column block of an in-place
 /// B, whose columns beyond columns_left must not be read. `asks`: the function has one more
 /// parameter, ptr ahead, from where on it asks for the plan's asked_bytes in each step. Where the
-/// plan ends early there is i64 k instead: how many of them count, at least one.
+/// plan ends early there is i64 k instead: how many of them count, at least one. Last, where the
+/// columns are of a B that is scaled: ptr scales, ptr zeros, of the first block of k.
 llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t rows, bool tail,
                                bool asks = false);
 
@@ -135,7 +163,8 @@ Result<BodyFunction> emit_body(Emitter& emitter, const std::string& name,
 Result<BodyFunction> emit_row_epilogue(Emitter& emitter, const loop::Nest& nest, std::int64_t rows);
 
 /// void(ptr b, ptr panel, i64 columns_left): copies one column block of B into a scratch panel,
-/// widened to the accumulator type. Columns beyond columns_left hold anything.
+/// widened to the accumulator type. Columns beyond columns_left hold anything. Where B is scaled
+/// there are ptr scales and ptr zeros, too, and the panel holds what its elements stand for.
 llvm::Function* emit_panel_copy(const ContractionContext& context);
 
 /// void(ptr a, ptr lines, i64 segment): copies the lines that a segment reads. Their margins stay

@@ -480,6 +480,7 @@ Result<KernelShape> emit_chain(Emitter& emitter, const loop::Chain& chain) {
   for (const loop::Contraction* c : {&chain.first, &chain.second}) {
     RLX_TRY(check_contraction(emitter.kernel, *c));
     if (!c->a_guards.empty()) return unsupported("A chain's contractions have no guards.");
+    if (c->scales_b()) return unsupported("A chain's contractions have no scales.");
   }
   const loop::Contraction &first = chain.first, &second = chain.second;
   if (product(first.batch_extents) != product(second.batch_extents) ||

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/contraction_products.hpp"
@@ -48,6 +49,7 @@ class RowBlock {
     // A block of one register across makes little of a step.
     const bool narrow = few_registers() && plan_.vectors == 1;
     unroll_ = sets_ > 1 ? sets_ : (registers >= 12 && !narrow ? 1 : 4);
+    if (nibbles() && unroll_ % 2 != 0) unroll_ *= 2;
   }
 
   void emit() {
@@ -214,17 +216,23 @@ class RowBlock {
   /// All k dims but the last are taps, walked by one loop.
   Values emit_taps(const std::vector<AddressDim>& k, const Values& zeros, bool guarded) {
     Integers extents, a_steps, b_steps;
-    std::vector<Integers> steps(2 + (guarded ? plan_.guards.size() : 0));
+    const bool scaled = scales_columns();  // nowhere beside guards
+    std::vector<Integers> steps(2 + (guarded ? plan_.guards.size() : 0) + (scaled ? 1 : 0));
     std::int64_t taps = 1;
     for (std::size_t i = 0; i + 1 < k.size(); ++i) {
       extents.push_back(k[i].extent);
       taps *= k[i].extent;
       steps[0].push_back(k[i].a * a_bytes_);
-      steps[1].push_back(k[i].column * b_bytes_);
+      steps[1].push_back(column_bytes(k[i].column));
+      if (scaled) {
+        steps[2].push_back(k[i].scale);
+        continue;
+      }
       for (std::size_t g = 2; g < steps.size(); ++g) steps[g].push_back(k[i].guards[g - 2]);
     }
     const bool one_pointer = !row_addresses_;
     if (taps == 1 && !guarded) {
+      if (scaled) load_scales(nullptr);
       return emit_run(k.back(), one_pointer ? row_pointers_ : pointers_of(row_addresses_), nullptr,
                       part_.argument(1), zeros);
     }
@@ -236,10 +244,31 @@ class RowBlock {
           const Values at =
               emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
           Value* columns = bytes_at(part_.argument(1), at[1]);
+          if (scaled) load_scales(at[2]);
           if (guarded) return emit_guarded_tap(k.back(), columns, at, sums);
           if (!one_pointer) return emit_run(k.back(), pointers, at[0], columns, sums);
           return emit_run(k.back(), {bytes_at(pointers[0], at[0])}, nullptr, columns, sums);
         });
+  }
+
+  /// Of bytes that hold two k each.
+  bool nibbles() const { return context_.contraction.b_nibbles && scales_columns(); }
+  std::int64_t column_bytes(std::int64_t elements) const {
+    return elements * b_bytes_ / (nibbles() ? 2 : 1);
+  }
+  /// Where the columns of step `u` lie; both k of a byte at one place.
+  std::int64_t column_at(std::int64_t u, std::int64_t step) const {
+    return (nibbles() ? u / 2 * 2 : u) * step;
+  }
+  /// Packed columns are scaled as they are read; those of a scratch panel are already.
+  bool scales_columns() const {
+    return context_.contraction.scales_b() && plan_.column_source == ColumnSource::packed;
+  }
+  /// `at`: elements from the first block's scales on.
+  void load_scales(Value* at) {
+    const unsigned first = asks_ || plan_.ends_early ? 8 : 7;
+    scaled_.emplace(context_, emitter_, part_.argument(first), part_.argument(first + 1), at,
+                    plan_.vectors);
   }
 
   /// Rows outside read zeros; a tap with all rows outside is left out.
@@ -287,13 +316,14 @@ class RowBlock {
     if (steps * registers <= most_straight || rounds == 1) rounds = 0;
     const std::int64_t rest = steps - rounds * unroll_;
     const std::int64_t a_step = inner.a * a_bytes_ * plan_.unit;
-    const std::int64_t b_step = inner.column * b_bytes_;
+    const std::int64_t b_step = column_bytes(inner.column);
     if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
     for (std::int64_t u = 0; u < rest; ++u)
-      emit_step(pointers, a_offset, u * a_step, columns, u * b_step, u, plan_.unit, sums);
+      emit_step(pointers, a_offset, u * a_step, columns, column_at(u, b_step), u, plan_.unit, sums);
     const std::int64_t left = inner.extent % plan_.unit;
     if (left > 0)
-      emit_step(pointers, a_offset, rest * a_step, columns, rest * b_step, rest, left, sums);
+      emit_step(pointers, a_offset, rest * a_step, columns, column_at(rest, b_step), rest, left,
+                sums);
     return sums;
   }
 
@@ -338,8 +368,8 @@ class RowBlock {
       sum = phis.back();
     }
     for (std::int64_t u = 0; u < unroll_; ++u) {
-      emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, u * b_step, u,
-                plan_.unit, sums);
+      emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, column_at(u, b_step),
+                u, plan_.unit, sums);
     }
     if (ahead) {
       ahead->addIncoming(part_.argument(7), before);
@@ -375,7 +405,9 @@ class RowBlock {
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {
       Value* at = bytes_at(columns, b_at + static_cast<std::int64_t>(v * plan_.lanes) * b_bytes_);
-      b.push_back(products_.columns(at, tail_ ? vector_masks_[v] : nullptr));
+      Value* read = nibbles() ? emit_nibbles(context_, emitter_, at, number % 2 != 0)
+                              : products_.columns(at, tail_ ? vector_masks_[v] : nullptr);
+      b.push_back(scaled_ ? scaled_->scaled(read, v) : read);
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
       const bool one = pointers.size() == 1;
@@ -415,6 +447,7 @@ class RowBlock {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   ProductEmitter products_;
+  std::optional<ScaledColumns> scaled_;  ///< of the run that is being emitted
   std::int64_t rows_, a_bytes_ = 0, b_bytes_ = 0, accumulator_bytes_ = 0, sets_ = 1, unroll_ = 1;
   bool tail_, asks_;
   llvm::Type* vector_type_ = nullptr;
@@ -435,6 +468,7 @@ llvm::Function* emit_row_block(const ContractionContext& context, std::int64_t r
                                       pointer, pointer, integer};
   if (asks) parameters.push_back(pointer);
   if (context.plan.ends_early) parameters.push_back(integer);
+  if (context.contraction.scales_b()) parameters.insert(parameters.end(), 2, pointer);
   PartFunction part(context.emitter, "rows_" + std::to_string(rows) + (tail ? "_tail" : ""),
                     parameters);
   if (context.plan.tile_steps > 0) {

@@ -1,6 +1,8 @@
 // Copies one column block of an unpacked B into a worker's scratch panel: by register transposition
 // where B runs along k, by whole registers where it runs along n, element by
 // element elsewhere. Integers and bf16 are paired along k.
+#include <optional>
+
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
 
@@ -25,19 +27,23 @@ class PanelCopy {
 
   void emit() {
     const std::vector<AddressDim>& k = plan_.k_open;
-    Integers extents, steps;
+    Integers extents, steps, scale_steps;
     std::int64_t taps = 1;
     for (std::size_t i = 0; i + 1 < k.size(); ++i) {
       extents.push_back(k[i].extent);
-      steps.push_back(k[i].b * b_bytes_);
+      steps.push_back(source_bytes(k[i].b));
+      scale_steps.push_back(k[i].scale);
       taps *= k[i].extent;
     }
     const AddressDim& inner = k.back();
     const std::int64_t inner_steps = (inner.extent + plan_.unit - 1) / plan_.unit;
     const std::int64_t tap_bytes = inner_steps * plan_.block_columns * bytes_;
     emitter_.loop(emitter_.i64(0), emitter_.i64(taps), 1, [&](Value* tap) {
-      Value* offset = emit_linear_sums(emitter_, tap, extents, {steps}, {0})[0];
-      Value* source = bytes_at(part_.argument(0), offset);
+      const Values at = emit_linear_sums(emitter_, tap, extents, {steps, scale_steps}, {0, 0});
+      Value* source = bytes_at(part_.argument(0), at[0]);
+      if (contraction_.scales_b())
+        scaled_.emplace(context_, emitter_, part_.argument(3), part_.argument(4), at[1],
+                        plan_.vectors);
       Value* panel = bytes_at(part_.argument(1), scaled(tap, tap_bytes));
       if (context_.columns_contiguous()) {
         emit_lines(inner, source, panel);
@@ -53,6 +59,9 @@ class PanelCopy {
   Value* bytes_at(Value* pointer, Value* offset) {
     return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
   }
+  std::int64_t source_bytes(std::int64_t elements) const {
+    return elements * b_bytes_ / (contraction_.b_nibbles ? 2 : 1);
+  }
   Value* scaled(Value* index, std::int64_t step) {
     return builder_.CreateMul(index, builder_.getInt64(step));
   }
@@ -62,6 +71,7 @@ class PanelCopy {
     Value* panel;           ///< where they go
     Values pointers;        ///< to the columns; one where they lie side by side
     Value* mask = nullptr;  ///< the columns that exist, where others must not be read
+    unsigned number = 0;    ///< of strips that lie side by side
   };
 
   /// The strip from `column` on. Columns that do not exist hold anything: their sums are never
@@ -88,8 +98,10 @@ class PanelCopy {
   /// All strips of a step of k one beside the other, as they lie in B: a row of it may be a page.
   void emit_lines(const AddressDim& inner, Value* source, Value* panel) {
     std::vector<Strip> strips;
-    for (std::int64_t column = 0; column < plan_.block_columns; column += plan_.lanes)
-      strips.push_back(strip_at(source, panel, builder_.getInt64(column)));
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
+      strips.push_back(strip_at(source, panel, builder_.getInt64(std::int64_t{v} * plan_.lanes)));
+      strips.back().number = v;
+    }
     emit_steps(inner, 0, strips);
   }
 
@@ -109,6 +121,7 @@ class PanelCopy {
 
   /// Steps of k from the one of element `first` on.
   void emit_steps(const AddressDim& inner, std::int64_t first, const std::vector<Strip>& strips) {
+    if (contraction_.b_nibbles) return emit_nibble_steps(inner, strips);
     const std::int64_t whole = first + (inner.extent - first) / plan_.unit * plan_.unit;
     emitter_.loop(emitter_.i64(first), emitter_.i64(whole), plan_.unit, [&](Value* k) {
       for (const Strip& strip : strips) {
@@ -121,6 +134,20 @@ class PanelCopy {
     if (whole == inner.extent) return;
     for (const Strip& strip : strips)
       store_step(strip, emitter_.i64(whole), {load_row(strip, inner, emitter_.i64(whole))});
+  }
+
+  /// The same of bytes that hold two k each.
+  void emit_nibble_steps(const AddressDim& inner, const std::vector<Strip>& strips) {
+    emitter_.loop(emitter_.i64(0), emitter_.i64(inner.extent), 2, [&](Value* k) {
+      for (const Strip& strip : strips) {
+        Value* at = bytes_at(strip.pointers[0], scaled(k, source_bytes(inner.b)));
+        for (const bool odd : {false, true}) {
+          Value* row = emit_nibbles(context_, emitter_, at, odd);
+          Value* step = builder_.CreateAdd(k, builder_.getInt64(odd ? 1 : 0));
+          store_panel_row(strip, step, scaled_->scaled(row, strip.number));
+        }
+      }
+    });
   }
 
   /// Columns that lie one behind the other are a stream, which stands still while rows are
@@ -146,8 +173,9 @@ class PanelCopy {
   Value* load_row(const Strip& strip, const AddressDim& inner, Value* k) {
     Value* offset = scaled(k, inner.b * b_bytes_);
     if (context_.columns_contiguous()) {
-      return emit_widening_load(emitter_, source_dtype(), panel_dtype(),
-                                bytes_at(strip.pointers[0], offset), plan_.lanes, strip.mask);
+      Value* row = emit_widening_load(emitter_, source_dtype(), panel_dtype(),
+                                      bytes_at(strip.pointers[0], offset), plan_.lanes, strip.mask);
+      return scaled_ ? scaled_->scaled(row, strip.number) : row;
     }
     Value* row = llvm::PoisonValue::get(value_type(emitter_, panel_dtype(), plan_.lanes));
     for (unsigned lane = 0; lane < plan_.lanes; ++lane) {
@@ -222,14 +250,17 @@ class PanelCopy {
   Emitter& emitter_;
   llvm::IRBuilder<>& builder_;
   std::int64_t b_bytes_, bytes_;
+  std::optional<ScaledColumns> scaled_;  ///< of the tap that is being emitted
 };
 
 }  // namespace
 
 llvm::Function* emit_panel_copy(const ContractionContext& context) {
   llvm::Type* pointer = context.emitter.builder.getPtrTy();
-  PartFunction part(context.emitter, "copy_panel",
-                    {pointer, pointer, context.emitter.builder.getInt64Ty()});
+  llvm::Type* integer = context.emitter.builder.getInt64Ty();
+  std::vector<llvm::Type*> parameters{pointer, pointer, integer};
+  if (context.contraction.scales_b()) parameters.insert(parameters.end(), 2, pointer);
+  PartFunction part(context.emitter, "copy_panel", parameters);
   PanelCopy(context, part).emit();
   return part.function();
 }

@@ -21,7 +21,9 @@ std::int64_t product(const Integers& extents) {
 }
 
 bool mergeable(const AddressDim& outer, const AddressDim& inner) {
-  if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent) return false;
+  if (outer.a != inner.a * inner.extent || outer.b != inner.b * inner.extent ||
+      outer.scale != inner.scale * inner.extent)
+    return false;
   for (std::size_t i = 0; i < outer.guards.size(); ++i) {
     if (outer.guards[i] != inner.guards[i] * inner.extent) return false;
   }
@@ -103,15 +105,17 @@ void plan_addresses(const loop::Contraction& contraction, DType a_dtype, DType b
       address_dims(contraction.batch_extents, contraction.a_batch_strides, batch_b, guards, 0));
   plan.m =
       merge(address_dims(contraction.m_extents, contraction.a_m_strides, {}, guards, batch_dims));
-  const auto k = address_dims(contraction.k_extents, contraction.a_k_strides, k_b, guards,
-                              batch_dims + contraction.m_extents.size());
+  auto k = address_dims(contraction.k_extents, contraction.a_k_strides, k_b, guards,
+                        batch_dims + contraction.m_extents.size());
+  if (contraction.b_blocks > 1) k.front().scale = contraction.panel_width;
   plan.k = merge(k);
   ensure_open_inner(plan.k, guards.size());
   plan.k_open = k;
   for (AddressDim& dim : plan.k_open) std::fill(dim.guards.begin(), dim.guards.end(), 0);
   plan.k_open = merge(plan.k_open);
   ensure_open_inner(plan.k_open, 0);
-  if (contraction.accumulator != DType::i32 || contraction.k_group > 1)
+  const bool known = contraction.accumulator != DType::i32 || contraction.k_group > 1;
+  if (known && !contraction.scales_b())
     plan_lines(contraction, guards, k, machine, has_tiles(contraction, a_dtype, b_dtype, machine),
                plan);
   plan.uniform_rows = plan.m.size() <= 1;
@@ -215,15 +219,30 @@ std::int64_t without_odd_one(const ContractionPlan& plan) {
   return blocks + 1;
 }
 
+/// Columns of bytes are scaled for every row block that reads them. Narrower blocks of more rows
+/// read A more often, but one block of all rows scales them once, and needs no panel in scratch.
+void plan_one_block(const PlanMachine& machine, ContractionPlan& plan) {
+  for (unsigned vectors = plan.vectors; vectors > 0; --vectors) {
+    const unsigned most = (machine.registers - vectors - 2) / vectors;
+    if (plan.vectors % vectors != 0 || plan.rows > most) continue;
+    plan.vectors = vectors;
+    return;
+  }
+}
+
 void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machine,
                  ContractionPlan& plan) {
   plan.lanes = machine.vector_bytes / static_cast<unsigned>(size_of(contraction.accumulator));
   plan.vectors = choose_vectors(contraction, machine, plan.lanes);
+  if (contraction.scales_b() && plan.uniform_rows) plan_one_block(machine, plan);
   plan.block_columns = static_cast<std::int64_t>(plan.lanes) * plan.vectors;
   plan.column_blocks = (plan.columns + plan.block_columns - 1) / plan.block_columns;
   plan.panel_width = contraction.b_packed ? contraction.panel_width : plan.block_columns;
-  const std::int64_t most =
-      plan.tile_steps > 0 ? 2 * tile_rows : most_rows(plan, machine, contraction.accumulator);
+  const bool one_block = contraction.scales_b() && plan.uniform_rows &&
+                         plan.rows <= (machine.registers - plan.vectors - 2) / plan.vectors;
+  const std::int64_t most = plan.tile_steps > 0 ? 2 * tile_rows
+                            : one_block         ? plan.rows
+                                                : most_rows(plan, machine, contraction.accumulator);
   plan.row_blocks = (plan.rows + most - 1) / most;
   // Blocks of one height need half the code: a little less than the most is as good.
   for (std::int64_t height = most; height * 8 >= most * 7; --height) {
@@ -259,13 +278,13 @@ bool copies_panels(DType b_dtype, const PlanMachine& machine, const ContractionP
 
 /// Matrices that no core's cache holds come from memory, and the first row block of a panel would
 /// wait for all of it while the others read it out of L2: so each asks for a part of the next one.
-void plan_asking(const loop::Contraction& contraction, DType b_dtype, ContractionPlan& plan) {
+void plan_asking(DType b_dtype, ContractionPlan& plan) {
   constexpr std::int64_t least_bytes = 256 * 1024, most_blocks = 12;
   constexpr std::int64_t most_panel_bytes = 320 * 1024;  // two of them stay in L2
   const auto element = static_cast<std::int64_t>(size_of(b_dtype));
   const bool one_run = plan.k.size() == 1 && plan.guards.empty() && plan.line.segments == 0;
-  if (!contraction.b_packed || !one_run || plan.rows_outermost || plan.column_blocks == 1 ||
-      plan.panel_width != plan.block_columns || plan.rows == 1 ||
+  if (plan.column_source != ColumnSource::packed || !one_run || plan.rows_outermost ||
+      plan.column_blocks == 1 || plan.panel_width != plan.block_columns || plan.rows == 1 ||
       plan.columns * plan.depth * element < least_bytes ||
       plan.panel_width * plan.packed_depth * element > most_panel_bytes)
     return;
@@ -349,6 +368,8 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   plan_blocks(contraction, machine, plan);
   if (plan.unit > 1 && contraction.k_group == 1) {
     plan.column_source = ColumnSource::scratch;
+  } else if (contraction.scales_b() && plan.row_blocks > 1) {
+    plan.column_source = ColumnSource::scratch;  // scaled once for all row blocks
   } else if (contraction.b_packed) {
     plan.column_source = ColumnSource::packed;
   } else if (contraction.b_n_stride == 1 && b_dtype == contraction.accumulator) {
@@ -358,7 +379,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
     plan.column_source = ColumnSource::scratch;
   }
   plan_items(contraction, a_dtype, b_dtype, machine, plan);
-  plan_asking(contraction, b_dtype, plan);
+  plan_asking(b_dtype, plan);
   plan.asks_for_results = asks_for_results(plan, contraction.accumulator, machine);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);

@@ -17,6 +17,7 @@ struct AddressDim {
   std::int64_t b = 0;                ///< elements of B
   std::int64_t column = 0;           ///< k dims: elements of the columns that are multiplied with
   std::vector<std::int64_t> guards;  ///< step of each guard's value
+  std::int64_t scale = 0;            ///< k dims: elements of B's scales and zeros
 };
 
 /// Where the micro-kernel finds the columns of B that it multiplies with.

@@ -10,6 +10,59 @@ namespace rlx::codegen {
 
 using llvm::Value;
 
+ScaledColumns::ScaledColumns(const ContractionContext& context, Emitter& emitter, Value* scales,
+                             Value* zeros, Value* at, unsigned vectors)
+    : emitter_(&emitter) {
+  const unsigned lanes = context.plan.lanes;
+  const auto load = [&](DType dtype, Value* from, std::int64_t column) {
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    Value* offset = emitter.builder.getInt64(column * size);
+    if (at) {
+      Value* moved = emitter.builder.CreateMul(at, emitter.builder.getInt64(size));
+      offset = emitter.builder.CreateAdd(offset, moved);
+    }
+    Value* pointer = emitter.builder.CreateGEP(emitter.builder.getInt8Ty(), from, offset);
+    return emit_widening_load(emitter, dtype, DType::f32, pointer, lanes);
+  };
+  for (unsigned v = 0; v < vectors; ++v) {
+    const std::int64_t column = std::int64_t{v} * lanes;
+    scales_.push_back(load(DType::f32, scales, column));
+    if (!context.has_zeros()) continue;
+    Value* zero = load(context.b_dtype(), zeros, column);
+    added_.push_back(emitter.builder.CreateFNeg(emitter.builder.CreateFMul(zero, scales_.back())));
+  }
+}
+
+Value* ScaledColumns::scaled(Value* b, unsigned vector) const {
+  if (added_.empty()) return emitter_->builder.CreateFMul(b, scales_[vector]);
+  return multiply_add(*emitter_, b, scales_[vector], added_[vector]);
+}
+
+Value* emit_nibbles(const ContractionContext& context, Emitter& emitter, Value* at, bool odd) {
+  llvm::IRBuilder<>& builder = emitter.builder;
+  const unsigned lanes = context.plan.lanes;
+  const bool is_signed = context.b_dtype() == DType::i8;
+  llvm::Type* words = llvm::FixedVectorType::get(builder.getInt32Ty(), lanes);
+  llvm::Type* bytes = llvm::FixedVectorType::get(builder.getInt8Ty(), lanes);
+  Value* pair = builder.CreateZExt(builder.CreateAlignedLoad(bytes, at, llvm::Align(1)), words);
+  const auto number = [&](std::uint64_t value) { return llvm::ConstantInt::get(words, value); };
+  if (lanes == 16) {  // looked up among the 16, by the low four bits
+    std::vector<llvm::Constant*> all;
+    for (int i = 0; i < 16; ++i)
+      all.push_back(llvm::ConstantFP::get(builder.getFloatTy(), is_signed && i > 7 ? i - 16 : i));
+    return builder.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+        {llvm::ConstantVector::get(all), odd ? builder.CreateLShr(pair, number(4)) : pair});
+  }
+  llvm::Type* reals = value_type(emitter, DType::f32, lanes);
+  if (!is_signed) {
+    Value* nibble = odd ? builder.CreateLShr(pair, number(4)) : builder.CreateAnd(pair, number(15));
+    return builder.CreateSIToFP(nibble, reals);  // below 16: the same, and one instruction
+  }
+  Value* high = builder.CreateShl(pair, number(odd ? 24 : 28));
+  return builder.CreateSIToFP(builder.CreateAShr(high, number(28)), reals);
+}
+
 ProductEmitter::ProductEmitter(const ContractionContext& context, Emitter& emitter)
     : context_(context),
       plan_(context.plan),

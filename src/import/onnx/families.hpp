@@ -32,19 +32,21 @@ OpEntries sequence_entries();
 OpEntries training_entries();
 OpEntries text_entries();
 OpEntries quantised_contrib_entries();
+OpEntries block_quantised_entries();
 
 inline std::vector<OpEntries> all_families() {
-  return {elementwise_entries(), shape_entries(),
-          reduce_entries(),      nn_entries(),
-          norm_entries(),        index_entries(),
-          control_entries(),     quantize_entries(),
-          recurrent_entries(),   loss_entries(),
-          attention_entries(),   linear_attention_entries(),
-          resize_entries(),      signal_entries(),
-          image_entries(),       region_entries(),
-          random_entries(),      einsum_entries(),
-          sequence_entries(),    training_entries(),
-          text_entries(),        quantised_contrib_entries()};
+  return {elementwise_entries(),    shape_entries(),
+          reduce_entries(),         nn_entries(),
+          norm_entries(),           index_entries(),
+          control_entries(),        quantize_entries(),
+          recurrent_entries(),      loss_entries(),
+          attention_entries(),      linear_attention_entries(),
+          resize_entries(),         signal_entries(),
+          image_entries(),          region_entries(),
+          random_entries(),         einsum_entries(),
+          sequence_entries(),       training_entries(),
+          text_entries(),           quantised_contrib_entries(),
+          block_quantised_entries()};
 }
 
 }  // namespace rlx::onnx
