@@ -69,6 +69,7 @@ std::optional<ByteWeight> byte_weight(const Graph& graph, const Node& product,
 }
 
 bool is_read_as_bytes(const Graph& graph, const Node& dequantize, bool few_rows) {
+  if (dequantize.results[0].rank() != 2) return false;
   const std::vector<bool> weight_only = weight_only_nodes(graph);
   std::vector<bool> made(graph.nodes().size(), false);  // by the dequantize and transposes
   bool read = false;

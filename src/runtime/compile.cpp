@@ -165,6 +165,12 @@ struct Lowering {
 
   Result<Graph> primitives(Graph result);
   Result<Graph> region_forms(Graph result, const passes::PrecisionPolicy& policy);
+  /// Convolutions in the forms that are the fastest: layer by layer, or in the whole program.
+  Result<Graph> in_forms(const Graph& graph, const passes::PrecisionPolicy& policy);
+  /// Products as regions want them, by what the gate and the policy say; notes why.
+  Result<Graph> joined(Graph result, const passes::PrecisionPolicy& policy,
+                       std::vector<FusionQuestion>& questions,
+                       std::vector<Explanation::Claim>& claims) const;
 
   /// Are results free to differ from the ops' own order of operations?
   bool reorders() const { return fusion && !options.exact; }
@@ -222,19 +228,40 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
       return forms.fastest(within, asked);
     };
     RLX_ASSIGN(result, passes::few_channels(std::move(result), fastest));
-    RLX_ASSIGN(result, passes::winograd(std::move(result), fastest));
+    RLX_ASSIGN(result, in_forms(result, policy));
   }
+  return joined(std::move(result), policy, program.questions, program.claims);
+}
+
+Result<Graph> Lowering::in_forms(const Graph& graph, const passes::PrecisionPolicy& policy) {
+  using Questions = std::span<const passes::FormQuestion>;
+  const auto predict = [&](const FormChoice::Choice& choice) -> Result<double> {
+    std::vector<FusionQuestion> questions;
+    std::vector<Explanation::Claim> claims;
+    RLX_ASSIGN(Graph whole,
+               passes::winograd(graph, [&](const Graph&, Questions) { return choice; }));
+    RLX_ASSIGN(whole, joined(std::move(whole), policy, questions, claims));
+    return backend.predicted_ns(whole, options.threads, {});
+  };
+  return passes::winograd(graph, [&](const Graph& within, Questions asked) {
+    return forms.fastest(within, asked, predict);
+  });
+}
+
+Result<Graph> Lowering::joined(Graph result, const passes::PrecisionPolicy& policy,
+                               std::vector<FusionQuestion>& questions,
+                               std::vector<Explanation::Claim>& claims) const {
   RLX_ASSIGN(result, passes::unflatten_products(std::move(result)));
   RLX_ASSIGN(result, passes::simplify(std::move(result)));
   RLX_ASSIGN(result, passes::merge_equal(std::move(result)));
   if (fusion) {
-    RLX_ASSIGN(result, passes::stack_products(std::move(result), gate, &program.questions,
-                                              options.answers));
-    RLX_ASSIGN(result, passes::merge_products(std::move(result), gate, &program.questions,
-                                              options.answers));
+    RLX_ASSIGN(result,
+               passes::stack_products(std::move(result), gate, &questions, options.answers));
+    RLX_ASSIGN(result,
+               passes::merge_products(std::move(result), gate, &questions, options.answers));
   }
   if (policy.asked != Precision::f32) {
-    RLX_ASSIGN(result, passes::narrow_products(result, policy, program.claims));
+    RLX_ASSIGN(result, passes::narrow_products(result, policy, claims));
   }
   if (backend.model()) {
     RLX_ASSIGN(result, passes::casts_of_products(std::move(result)));

@@ -20,6 +20,9 @@ namespace {
 /// the form before, a small gain is none.
 constexpr double least_gain = 1.1;
 
+/// Programs of which the teams of threads, and what cores fetch from each other, are a good part.
+constexpr double short_ns = 300e3;
+
 double weight_bytes(const Graph& graph) {
   double bytes = 0;
   for (const Node& node : graph.nodes()) {
@@ -130,10 +133,10 @@ const Result<FormChoice::Planned>& FormChoice::known(
   return known_.at({threads, key_of(layer.text, forms, form)});
 }
 
-std::vector<std::size_t> FormChoice::fastest_on(Questions asked, const std::vector<Layer>& layers,
-                                                int threads) {
+FormChoice::Choice FormChoice::fastest_on(Questions asked, const std::vector<Layer>& layers,
+                                          int threads) {
   if (Status status = plan(asked, layers, threads); !status.ok()) throw Exception(status.error());
-  std::vector<std::size_t> chosen;
+  Choice chosen;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto& forms = asked[i].forms;
     std::size_t best = 0;
@@ -150,8 +153,8 @@ std::vector<std::size_t> FormChoice::fastest_on(Questions asked, const std::vect
   return chosen;
 }
 
-double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers,
-                            const std::vector<std::size_t>& forms, int threads) const {
+double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers, const Choice& forms,
+                            int threads) const {
   double sum = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads);
@@ -160,18 +163,65 @@ double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers,
   return sum;
 }
 
-std::vector<std::size_t> FormChoice::fastest(const Graph& graph, Questions asked) {
-  std::vector<Layer> layers;
-  for (const passes::FormQuestion& question : asked) layers.push_back(layer(question));
-  std::vector<std::size_t> chosen = fastest_on(asked, layers, threads_);
+FormChoice::Choice FormChoice::by_layer(Questions asked, const std::vector<Layer>& layers) {
+  Choice chosen = fastest_on(asked, layers, threads_);
   // What work is shared out for may take as long alone in another form, with no team to call and no
   // bytes to fetch from other cores: where programs are short, that form is asked for as well, and
   // shared ones must gain something.
-  constexpr double short_ns = 300e3;
   const double shared_ns = total_ns(asked, layers, chosen, threads_);
   if (threads_ != 1 && backend_.lanes() > 1 && shared_ns < short_ns) {
-    std::vector<std::size_t> alone = fastest_on(asked, layers, 1);
+    Choice alone = fastest_on(asked, layers, 1);
     if (total_ns(asked, layers, alone, 1) < least_gain * shared_ns) chosen = std::move(alone);
+  }
+  return chosen;
+}
+
+// What a layer's results cost those who read them, and what one thread does all alone, is known of
+// the whole alone.
+std::vector<FormChoice::Choice> FormChoice::others(Questions asked,
+                                                   const std::vector<Layer>& layers,
+                                                   const Choice& by_layer) {
+  constexpr std::size_t most_layers = 4;
+  constexpr double worth_a_look = 1.5;
+  std::vector<Choice> all;
+  const double least = total_ns(asked, layers, by_layer, threads_);
+  if (asked.size() > most_layers || least > short_ns || threads_ == 1 || backend_.lanes() == 1)
+    return all;
+  const auto add = [&](Choice forms, int threads) {
+    if (total_ns(asked, layers, forms, threads) < worth_a_look * least && forms != by_layer &&
+        std::ranges::find(all, forms) == all.end())
+      all.push_back(std::move(forms));
+  };
+  add(fastest_on(asked, layers, 1), 1);
+  std::size_t most_forms = 0;
+  for (const passes::FormQuestion& question : asked)
+    most_forms = std::max(most_forms, question.forms.size());
+  for (std::size_t form = 1; form < most_forms; ++form) {
+    Choice forms = by_layer;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const bool there =
+          form < asked[i].forms.size() && known(layers[i], asked[i].forms, form, threads_).ok();
+      if (there) forms[i] = form;
+    }
+    add(std::move(forms), threads_);
+  }
+  return all;
+}
+
+FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
+                                       const PredictWhole& whole) {
+  std::vector<Layer> layers;
+  for (const passes::FormQuestion& question : asked) layers.push_back(layer(question));
+  Choice chosen = by_layer(asked, layers);
+  const std::vector<Choice> candidates =
+      whole ? others(asked, layers, chosen) : std::vector<Choice>();
+  Result<double> least = candidates.empty() ? Result<double>(0.0) : whole(chosen);
+  for (const Choice& candidate : candidates) {
+    constexpr double small_gain = 1.02;  // is none
+    Result<double> ns = whole(candidate);
+    if (!ns.ok() || (least.ok() && *ns * small_gain > *least)) continue;
+    chosen = candidate;
+    least = std::move(ns);
   }
   for (std::size_t i = 0; i < asked.size(); ++i)
     chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,

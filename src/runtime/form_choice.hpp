@@ -23,9 +23,14 @@ class FormChoice {
   FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole,
              passes::PrecisionPolicy policy = {});
 
-  /// The fastest form of each convolution of `graph`; 0 for the first one, as it is.
-  std::vector<std::size_t> fastest(const Graph& graph,
-                                   std::span<const passes::FormQuestion> questions);
+  using Choice = std::vector<std::size_t>;  ///< by question: a form, 0 the first one, as it is
+  /// Predicted ns of the whole program with its convolutions so.
+  using PredictWhole = std::function<Result<double>(const Choice&)>;
+
+  /// The fastest form of each convolution of `graph`: layer by layer, and where `whole` is given
+  /// and the program is short, what is fastest in all of it.
+  Choice fastest(const Graph& graph, std::span<const passes::FormQuestion> questions,
+                 const PredictWhole& whole = nullptr);
 
   /// Adds what the forms that were taken cost in memory, where they do.
   void claim_memory();
@@ -45,8 +50,12 @@ class FormChoice {
     std::string text;
     cost::Elsewhere others;
   };
-  Layer layer(const passes::FormQuestion& question) const;
   using Questions = std::span<const passes::FormQuestion>;
+  Layer layer(const passes::FormQuestion& question) const;
+  Choice by_layer(Questions asked, const std::vector<Layer>& layers);
+  /// What may be faster than that in the whole of a short program.
+  std::vector<Choice> others(Questions asked, const std::vector<Layer>& layers,
+                             const Choice& by_layer);
   Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,
                           int threads) const;
   /// Plans for so many threads what is not known yet, side by side.
@@ -55,11 +64,10 @@ class FormChoice {
                                const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
                                int threads) const;
   /// The fastest form on so many threads, by question.
-  std::vector<std::size_t> fastest_on(Questions asked, const std::vector<Layer>& layers,
-                                      int threads);
+  Choice fastest_on(Questions asked, const std::vector<Layer>& layers, int threads);
   /// What these forms take together on so many threads.
-  double total_ns(Questions asked, const std::vector<Layer>& layers,
-                  const std::vector<std::size_t>& forms, int threads) const;
+  double total_ns(Questions asked, const std::vector<Layer>& layers, const Choice& forms,
+                  int threads) const;
   /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
   std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
                      const Layer& layer, std::size_t best);

@@ -115,5 +115,27 @@ TEST(FormChoice, TakesWhatOneThreadDoesSoonerThanTwo) {
             (std::vector<std::size_t>{1}));
 }
 
+/// Of forms that are about as fast by themselves, what the whole program says.
+TEST(FormChoice, AsksTheWholeOfShortPrograms) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  using Choice = FormChoice::Choice;
+  const auto chosen = [&](const std::vector<int>& forms, int threads) {
+    std::vector<Choice> asked;
+    const std::vector<passes::FormQuestion> questions{question(8, forms, made)};
+    Choice choice = FormChoice(backend, threads, none_given, whole)
+                        .fastest(whole, questions, [&](const Choice& of) -> Result<double> {
+                          asked.push_back(of);
+                          return of[0] == 2 ? 100.0 : of[0] == 3 ? 99.0 : 200.0;
+                        });
+    return std::pair(choice, asked.size());
+  };
+  EXPECT_EQ(chosen({20, 10, 11, 11}, 2), std::pair(Choice{2}, std::size_t{3}));
+  EXPECT_EQ(chosen({20, 10, 18, 11}, 2), std::pair(Choice{3}, std::size_t{2}));  // 19 us of 11
+  EXPECT_EQ(chosen({20, 10, 11, 11}, 1), std::pair(Choice{1}, std::size_t{0}));
+  EXPECT_EQ(chosen({400, 310, 311}, 2), std::pair(Choice{1}, std::size_t{0}));  // long
+}
+
 }  // namespace
 }  // namespace rlx

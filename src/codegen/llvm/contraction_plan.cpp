@@ -221,25 +221,26 @@ std::int64_t without_odd_one(const ContractionPlan& plan) {
 
 /// Columns of bytes are scaled for every row block that reads them. Narrower blocks of more rows
 /// read A more often, but one block of all rows scales them once, and needs no panel in scratch.
-void plan_one_block(const PlanMachine& machine, ContractionPlan& plan) {
+/// False where rows are too many for that.
+bool plan_one_block(const PlanMachine& machine, ContractionPlan& plan) {
   for (unsigned vectors = plan.vectors; vectors > 0; --vectors) {
     const unsigned most = (machine.registers - vectors - 2) / vectors;
     if (plan.vectors % vectors != 0 || plan.rows > most) continue;
     plan.vectors = vectors;
-    return;
+    return true;
   }
+  return false;
 }
 
 void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machine,
                  ContractionPlan& plan) {
   plan.lanes = machine.vector_bytes / static_cast<unsigned>(size_of(contraction.accumulator));
   plan.vectors = choose_vectors(contraction, machine, plan.lanes);
-  if (contraction.scales_b() && plan.uniform_rows) plan_one_block(machine, plan);
+  const bool one_block =
+      contraction.scales_b() && plan.uniform_rows && plan_one_block(machine, plan);
   plan.block_columns = static_cast<std::int64_t>(plan.lanes) * plan.vectors;
   plan.column_blocks = (plan.columns + plan.block_columns - 1) / plan.block_columns;
   plan.panel_width = contraction.b_packed ? contraction.panel_width : plan.block_columns;
-  const bool one_block = contraction.scales_b() && plan.uniform_rows &&
-                         plan.rows <= (machine.registers - plan.vectors - 2) / plan.vectors;
   const std::int64_t most = plan.tile_steps > 0 ? 2 * tile_rows
                             : one_block         ? plan.rows
                                                 : most_rows(plan, machine, contraction.accumulator);
