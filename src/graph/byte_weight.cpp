@@ -47,7 +47,7 @@ std::optional<ByteWeight> byte_weight(const Graph& graph, const Node& product,
   ValueId made = product.inputs[1];
   bool turned = false;  // of two axes
   while (const auto* transpose = graph.node(made).op.as<op::Transpose>()) {
-    turned ^= transpose->perm[0] != 0;
+    turned ^= transpose->perm[0] % 2 != 0;  // 0 and -2 leave them in order
     made = graph.node(made).inputs[0];
   }
   const Node& node = graph.node(made);

@@ -42,7 +42,9 @@ void matmul_n_bits(NodeContext& c) {
   const std::int64_t k = c.integer("K"), n = c.integer("N"), block = c.integer("block_size");
   const std::int64_t bits = bits_of(c);
   c.ignore({"accuracy_level"});  // the least that is accurate enough
-  if (k < 1 || n < 1 || block < 1) fail("K, N and block_size must be positive.");
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  for (const std::int64_t size : {k, n, block})
+    if (size < 1 || size > most) fail("K, N and block_size must lie in [1, 2^31].");
   if (c.has(4)) fail_unsupported("A group index (g_idx) is not supported.");
   const std::int64_t blocks = (k + block - 1) / block;
   const Value numbers = first_columns(
