@@ -193,7 +193,7 @@ Result<Graph> Lowering::primitives(Graph result) {
   if (reorders()) {
     RLX_ASSIGN(result, passes::recognise(std::move(result)));
   }
-  // Many rows of few bits are faster with weights of as few.
+  // Many rows are faster with weights in the precision that the rows are rounded to.
   const bool narrow = options.precision == Precision::bf16 || options.precision == Precision::int8;
   return passes::lower(std::move(result), [&](const Graph& within, const Node& node) {
     if (node.op.is<op::Dequantize>() && backend.model() && is_read_as_bytes(within, node, narrow)) {

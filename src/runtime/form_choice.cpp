@@ -181,7 +181,7 @@ FormChoice::Choice FormChoice::by_layer(Questions asked, const std::vector<Layer
 std::vector<FormChoice::Choice> FormChoice::others(Questions asked,
                                                    const std::vector<Layer>& layers,
                                                    const Choice& by_layer) {
-  constexpr std::size_t most_layers = 4;
+  constexpr std::size_t most_layers = 1;  // each plan takes a millisecond or more of a start
   constexpr double worth_a_look = 1.5;
   std::vector<Choice> all;
   const double least = total_ns(asked, layers, by_layer, threads_);

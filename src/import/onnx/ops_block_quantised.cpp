@@ -70,7 +70,6 @@ void gather_block_quantised(NodeContext& c) {
   const std::int64_t axis = c.integer("gather_axis", 0);
   const Value data = c.in(0), scale = c.in(2);
   const bool packed = data.dtype() == u8;
-  const std::int64_t width = packed ? bits : integer_bits(data.dtype());
   const Value numbers = packed ? numbers_of(c, data, bits) : data;
   Value zero;
   if (c.has(3)) {
@@ -78,7 +77,7 @@ void gather_block_quantised(NodeContext& c) {
     zero = packed ? numbers_of(c, c.in(3), bits) : c.in(3);
     if (scale.shape().back().is_static()) zero = first_columns(zero, scale.shape().back().value());
   } else if (packed) {
-    zero = middle(c, scale, numbers.dtype(), width);
+    zero = middle(c, scale, numbers.dtype(), bits);
   }
   op::Dequantize dequantize{
       .dtype = scale.dtype(), .axis = c.integer("quantize_axis", 1), .block = block};
