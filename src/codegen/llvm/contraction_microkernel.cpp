@@ -317,6 +317,7 @@ class RowBlock {
     const std::int64_t rest = steps - rounds * unroll_;
     const std::int64_t a_step = inner.a * a_bytes_ * plan_.unit;
     const std::int64_t b_step = column_bytes(inner.column);
+    holds_back_ = few_registers() || rows_share_elements(std::max(unroll_, rest), a_step);
     if (rounds > 0) emit_run_loop(rounds, a_step, b_step, pointers, columns, a_offset, sums);
     for (std::int64_t u = 0; u < rest; ++u)
       emit_step(pointers, a_offset, u * a_step, columns, column_at(u, b_step), u, plan_.unit, sums);
@@ -329,9 +330,21 @@ class RowBlock {
 
   bool few_registers() const { return emitter_.machine.registers < 32; }
 
+  /// Whether a row reads at one of so many steps what another row reads at an earlier one, as
+  /// neighbouring columns of an image do.
+  bool rows_share_elements(std::int64_t steps, std::int64_t a_step) const {
+    if (row_distances_.size() < 2 || row_distances_[1] <= 0) return false;
+    for (std::int64_t u = 1; u < steps; ++u) {
+      const std::int64_t apart = u * a_step;
+      if (apart > 0 && apart % row_distances_[1] == 0 && apart <= row_distances_.back())
+        return true;
+    }
+    return false;
+  }
+
   /// Makes the pointers wait for a sum, by an instruction of no length. LLVM would load columns of
-  /// later steps first, and keep elements that neighbouring rows share, in registers that few
-  /// machines have.
+  /// later steps first, and keep elements that neighbouring rows share, in registers that the sums
+  /// need.
   void hold_back(Value* sum, Values& pointers, Value*& columns) {
     const auto behind_sum = [&](Value* pointer) {
       auto* type =
@@ -398,7 +411,7 @@ class RowBlock {
   void emit_step(Values pointers, Value* a_offset, std::int64_t a_at, Value* columns,
                  std::int64_t b_at, std::int64_t number, std::int64_t group, Values& sums) {
     const std::int64_t set = number % sets_;
-    if (few_registers() && number > 0) {
+    if (holds_back_ && number > 0) {
       const std::int64_t before = (number - 1) % sets_;
       hold_back(sums[(before + 1) * rows_ * plan_.vectors - 1], pointers, columns);
     }
@@ -455,7 +468,8 @@ class RowBlock {
   Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve
   Values row_guards_;               ///< <rows x i64> for each guard
   Value* address_slot_ = nullptr;
-  Integers row_distances_;  ///< bytes from the one pointer, where there is only one
+  bool holds_back_ = false;  ///< loads of a step come after the sums of the one before
+  Integers row_distances_;   ///< bytes from the one pointer, where there is only one
 };
 
 }  // namespace
