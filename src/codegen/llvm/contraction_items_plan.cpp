@@ -37,6 +37,18 @@ std::int64_t matrix_bytes(const ContractionPlan& plan, DType b_dtype) {
   return plan.batches * plan.columns * plan.depth * static_cast<std::int64_t>(size_of(b_dtype));
 }
 
+/// Whether each row of C ends inside of a line: workers that shared out its columns would write the
+/// line in the middle by turns, and wait for each other there.
+bool tears_lines(const loop::Contraction& contraction) {
+  constexpr std::int64_t line = 64;
+  const auto size = static_cast<std::int64_t>(size_of(contraction.accumulator));
+  return std::ranges::any_of(contraction.stores, [&](const loop::Store& store) {
+    const std::vector<std::int64_t>& strides = store.access.strides;  // (batch..., m..., n)
+    return strides.size() > 1 && strides.back() == 1 &&
+           strides[strides.size() - 2] * size % line != 0;
+  });
+}
+
 /// Whether workers share out the rows instead of the columns. The steps around share rows out as
 /// well, so what a worker reads lies in its own cache; with columns shared out all but its part of
 /// A comes out of the others' caches, which costs several times as much as the shared one, above
@@ -50,6 +62,11 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
   const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
   const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
   if (b_bytes <= std::min(a_bytes, l2_share)) return true;
+  // A torn line costs some 60 ns, in which 1 to 2 KB of B arrive from L2.
+  constexpr std::int64_t for_a_line = 1024;
+  if (b_bytes <= std::min(plan.batches * plan.rows * for_a_line, l2_share) &&
+      tears_lines(contraction))
+    return true;
   // Cores that multiply tiles have twice as much of L2 as others.
   const bool has_tiles = machine.bf16_tiles || machine.byte_tiles;
   if (has_tiles && b_bytes <= std::min(a_bytes / 2, 2 * l2_share)) return true;
