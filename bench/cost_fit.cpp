@@ -193,8 +193,6 @@ std::vector<Figure> figures() {
   overlap("fetched_alone", &Overlap::fetched_alone);
   overlap("taken_alone", &Overlap::taken_alone);
   overlap("taken_beside", &Overlap::taken_beside);
-  overlap("turned_across", &Overlap::turned_across);
-  overlap("taken_across", &Overlap::taken_across);
   overlap("taken_apart", &Overlap::taken_apart);
   overlap("fetched_together", &Overlap::fetched_together);
   overlap("power", &Overlap::power);

@@ -64,7 +64,6 @@ struct KernelWork {
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
   double loads_apart = 0;    ///< of a map's loads the part in such streams
   double stores_apart = 0;   ///< the same of its stores
-  double stores_across = 0;  ///< of what turned tiles store, the part that lies across two lines
   double crowded = 0;        ///< ns that lines take which share too few sets of L1
   double first = 0;          ///< ns until the first bytes are there
   double copied = 0;         ///< ns that every worker spends anew (panels copied by each)

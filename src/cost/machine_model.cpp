@@ -157,8 +157,6 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.913, 1.06},
                                 .fetched_alone = 0.911,
                                 .taken_alone = 2,
                                 .taken_beside = 0.549,
-                                .turned_across = 7,
-                                .taken_across = 17,
                                 .taken_apart = 0.3,
                                 .fetched_together = 0.18,
                                 .power = 1.75,
@@ -184,7 +182,7 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.913, 1.06},
                                 .further_line = {0, 0.0648, 0, 0},
                                 .far_row = {0, 0.18, 0, 0},
                                 .lone_line = {0, 0.793, 1.2, 3},
-                                .turned_line = {0, 0.09, 0.3, 0},
+                                .turned_line = {0, 0, 1.3, 0},
                                 .crowded_store = 4.44};
 
 bool is_leaf(ScalarOp op) {

@@ -28,11 +28,7 @@ class NestCost : public NestLines {
           access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
-    if (turning_) {
-      work.turned_lines += turned_lines();
-      work.stores_across = stores_across();
-      work.compute += turned_across_ns();
-    }
+    if (turning_) work.turned_lines += turned_lines();
     if (plan_.levels == 0) {
       work.further_lines += lines_of_many_streams();
       work.loads_apart = loads_apart(), work.stores_apart = stores_apart();

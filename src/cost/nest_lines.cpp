@@ -151,27 +151,6 @@ double NestLines::stores_apart() const {
   return apart(stores);
 }
 
-double NestLines::stores_across() const {
-  const auto tile_dim = static_cast<std::size_t>(plan_.tile_dim());
-  double most = 0;
-  for (const loop::Store& store : nest_.stores) {
-    const DType dtype = buffers_[static_cast<std::size_t>(store.access.buffer)].dtype;
-    const std::int64_t apart =
-        std::abs(store.access.strides[tile_dim]) * static_cast<std::int64_t>(size_of(dtype));
-    constexpr std::int64_t far = 256;  // nearer rows are one stream
-    if (apart >= far) most = std::max(most, share_across_lines(apart));
-  }
-  return most;
-}
-
-double NestLines::turned_across_ns() const {
-  constexpr double of_held = 0.36;  // where L1 holds the lines
-  const double points = points_of((codegen::DimSet{1} << plan_.rank()) - 1);
-  const bool is_held = points * sizeof(float) <= model_.cache_bytes[0];
-  const double cycles = overlap_.turned_across * (is_held ? of_held : 1);
-  return points / plan_.lanes * stores_across() * cycles * model_.cycle;
-}
-
 double NestLines::crowded_lines() const {
   constexpr std::int64_t page = 4096;  // of L1: from one line of a set to the next
   const double ways = static_cast<double>(model_.cache_bytes[0]) / page;

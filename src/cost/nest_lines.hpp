@@ -40,11 +40,6 @@ class NestLines : public NestView {
   /// different pages.
   double loads_apart() const;
   double stores_apart() const;
-  /// Of the rows that turned tiles store, the part that begins inside of a line: every register of
-  /// them lies across two.
-  double stores_across() const;
-  /// What storing those takes longer.
-  double turned_across_ns() const;
   /// Lines of streams that run through the same sets of L1 as more others than a set has ways.
   double crowded_lines() const;
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access

@@ -44,10 +44,6 @@ struct Overlap {
   double taken_alone = 0;
   /// Of the time that lines take which are written, the part that is beside instructions.
   double taken_beside = 1;
-  /// Cycles more of a register of a turned tile that is stored across two lines; and times more
-  /// that such lines are waited for which are taken from another core: they are not asked for
-  /// ahead.
-  double turned_across = 0, taken_across = 0;
   /// Times more that lines are waited for which are taken by more streams than are fetched ahead;
   /// and the part that is not where so many are read, whose first lines come all at once.
   double taken_apart = 0, fetched_together = 0;

@@ -220,8 +220,7 @@ class Predictor {
     const double fetched = overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
                            (1 + overlap.fetched_alone * work.alone_lines());
     const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart) *
-                         (1 + overlap.taken_alone * work.alone_lines()) *
-                         (1 + overlap.taken_across * work.stores_across);
+                         (1 + overlap.taken_alone * work.alone_lines());
     cost::CrossingTime time;
     constexpr double line_bytes = 64;
     time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);

@@ -143,6 +143,8 @@ class NestEmitter {
   // nest_turn.cpp: tiles that are turned in registers, behind loads or before stores.
   Values emit_turned(const NestFrame& frame, const NestPass& pass, Values state);
   llvm::Value* turned_mask(const NestFrame& frame, const loop::Access& a, llvm::Value*& pointer);
+  llvm::Value* along_vector_dim(const NestFrame& frame, std::size_t number, llvm::Value* pointer);
+  void ask_for_next_tile(const NestFrame& frame, const std::vector<int>& stores);
   void load_turned(const NestFrame& frame, std::vector<PointExpression>& points, ScalarId node);
   void store_woven(const NestFrame& frame, int number, std::vector<PointExpression>& points);
 

@@ -79,6 +79,17 @@ llvm::Value* NestEmitter::turned_mask(const NestFrame& frame, const loop::Access
   return mask;
 }
 
+/// `pointer`, which points to where the frame begins, moved to its place along the vector dim.
+llvm::Value* NestEmitter::along_vector_dim(const NestFrame& frame, std::size_t number,
+                                           llvm::Value* pointer) {
+  const auto dim = static_cast<std::size_t>(plan_.vector_dim);
+  const loop::Access& a = access(number);
+  const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
+  llvm::Value* distance =
+      emitter_.builder.CreateMul(frame.index[dim], emitter_.i64(a.strides[dim]));
+  return emitter_.builder.CreateGEP(memory_type(emitter_, dtype), pointer, distance);
+}
+
 /// Reads a square tile in runs along the tile dim and exchanges ever wider blocks between pairs of
 /// rows, which turns it into runs along the vector dim.
 void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpression>& points,
@@ -89,9 +100,7 @@ void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpressio
   const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
   llvm::Type* element = memory_type(emitter_, dtype);
   const std::int64_t stride = a.strides[static_cast<std::size_t>(plan_.vector_dim)];
-  llvm::Value* along = frame.index[static_cast<std::size_t>(plan_.vector_dim)];
-  llvm::Value* corner = b.CreateGEP(element, frame.addresses[number].pointer,
-                                    b.CreateMul(along, emitter_.i64(stride)));
+  llvm::Value* corner = along_vector_dim(frame, number, frame.addresses[number].pointer);
   llvm::Value* mask = turned_mask(frame, a, corner);
   llvm::Constant* fill = constant_of(emitter_, dtype, 1, a.fill, static_cast<std::int64_t>(a.fill));
   Values rows;
@@ -118,6 +127,25 @@ void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpressio
   for (std::size_t i = 0; i < points.size(); ++i) points[i].set(node, rows[i]);
 }
 
+/// Asks for the lines in which the runs of the next tile end. No processor foresees so many streams
+/// of short runs, and stores across two lines wait for both of them one after the other.
+void NestEmitter::ask_for_next_tile(const NestFrame& frame, const std::vector<int>& stores) {
+  for (const int number : stores) {
+    const loop::Access& a = nest_.stores[at(number)].access;
+    if (a.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !a.indirect.empty()) continue;
+    const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
+    const std::uint64_t run = std::uint64_t{frame.lanes} * size_of(dtype);
+    const std::size_t place = nest_.accesses.size() + at(number);
+    for (unsigned vector = 0; vector < frame.vectors; ++vector) {
+      llvm::Value* start = along_vector_dim(frame, place, address_of(frame, place, vector).pointer);
+      emit_prefetch(
+          emitter_,
+          emitter_.builder.CreateConstGEP1_64(emitter_.builder.getInt8Ty(), start, 2 * run - 1),
+          true, 3);
+    }
+  }
+}
+
 /// All points of a square tile; turned loads are there before everything else.
 NestEmitter::Values NestEmitter::emit_turned(const NestFrame& frame, const NestPass& pass,
                                              Values state) {
@@ -132,6 +160,7 @@ NestEmitter::Values NestEmitter::emit_turned(const NestFrame& frame, const NestP
       continue;
     load_turned(frame, points, static_cast<ScalarId>(id));
   }
+  ask_for_next_tile(frame, pass.stores);
   emit_stores(frame, pass.stores, points);
   return state;
 }
@@ -143,10 +172,9 @@ void NestEmitter::store_woven(const NestFrame& frame, int number,
   const loop::Store& store = nest_.stores[at(number)];
   const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(store.access.buffer)].dtype;
   llvm::Type* element = memory_type(emitter_, dtype);
-  const std::int64_t stride = store.access.strides[static_cast<std::size_t>(plan_.vector_dim)];
-  llvm::Value* pointer = frame.addresses[nest_.accesses.size() + at(number)].pointer;
-  llvm::Value* along = frame.index[static_cast<std::size_t>(plan_.vector_dim)];
-  pointer = b.CreateGEP(element, pointer, b.CreateMul(along, emitter_.i64(stride)));
+  const std::size_t place_of_store = nest_.accesses.size() + at(number);
+  llvm::Value* pointer =
+      along_vector_dim(frame, place_of_store, frame.addresses[place_of_store].pointer);
   const unsigned runs = frame.vectors / frame.tile;
   unsigned place = 0;
   for (unsigned run = 0; run < runs; ++run) {
