@@ -195,6 +195,7 @@ std::vector<Figure> figures() {
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);
   overlap("fetched_together", &Overlap::fetched_together);
+  overlap("fetched_by_blocks", &Overlap::fetched_by_blocks);
   overlap("power", &Overlap::power);
   overlap("block_power", &Overlap::block_power);
   overlap("asked_power", &Overlap::asked_power);

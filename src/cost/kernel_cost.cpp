@@ -196,11 +196,11 @@ MachineModel with_caches_of_team(const MachineModel& model, int workers) {
   return team;
 }
 
-double KernelWork::alone_lines() const {
+double KernelWork::share_of(double lines) const {
   constexpr double line_bytes = 64;
   double bytes = 0;
   for (std::size_t level = 0; level < level_count; ++level) bytes += read[level] + written[level];
-  return bytes > 0 ? std::min(1.0, (turned_lines + lone_lines) * line_bytes / bytes) : 0;
+  return bytes > 0 ? std::min(1.0, lines * line_bytes / bytes) : 0;
 }
 
 namespace {

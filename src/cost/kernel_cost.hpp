@@ -64,6 +64,7 @@ struct KernelWork {
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
   double loads_apart = 0;    ///< of a map's loads the part in such streams
   double stores_apart = 0;   ///< the same of its stores
+  double fetched_more = 0;   ///< times more that lines of another core are waited for
   double crowded = 0;        ///< ns that lines take which share too few sets of L1
   double first = 0;          ///< ns until the first bytes are there
   double copied = 0;         ///< ns that every worker spends anew (panels copied by each)
@@ -74,8 +75,8 @@ struct KernelWork {
   double code_lines = 8;     ///< cache lines of code that a call runs through
   std::vector<Share> shares;  ///< how its buffers fall on a team
 
-  /// Of the lines that it moves, those that nothing fetches ahead.
-  double alone_lines() const;
+  /// Of the lines that it moves, so many of them.
+  double share_of(double lines) const;
 };
 
 /// All of it but where its data comes from: the costlier part.

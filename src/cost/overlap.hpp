@@ -47,6 +47,9 @@ struct Overlap {
   /// Times more that lines are waited for which are taken by more streams than are fetched ahead;
   /// and the part that is not where so many are read, whose first lines come all at once.
   double taken_apart = 0, fetched_together = 0;
+  /// Times more that lines of another core are waited for which the blocks of a contraction read:
+  /// small pieces of many rows, in which nothing finds a stream.
+  double fetched_by_blocks = 0;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;
   /// The same for contractions, whose panels lie side by side and are asked for early.

@@ -81,6 +81,10 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
   if (node.op.is<op::Concat>() && in.size() == 1) return in[0];
   if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0])))
     return in[0];
+  // reduce(x, axes of one element, dims kept) = x
+  if (const auto* op = node.op.as<op::Reduce>();
+      op && op->keep_dims && same(in[0]) && node.results[0].is_static())
+    return in[0];
   if (in.size() != 2 || in[1].node < 0 || !node.results[0].is_static()) return std::nullopt;
   // x * 1 = x, x / 1 = x, x + 0 = x, x - 0 = x
   const auto a = uniform(graph, in[0]), b = uniform(graph, in[1]);

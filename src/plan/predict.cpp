@@ -217,10 +217,12 @@ class Predictor {
   cost::CrossingTime crossing_time(const Crossing& crossing,
                                    const cost::KernelWork& work = {}) const {
     const cost::Overlap& overlap = model_.overlap;
-    const double fetched = overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
-                           (1 + overlap.fetched_alone * work.alone_lines());
+    const double fetched =
+        overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
+        (1 + overlap.fetched_alone * work.share_of(work.turned_lines + work.lone_lines)) *
+        (1 + work.fetched_more);
     const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart) *
-                         (1 + overlap.taken_alone * work.alone_lines());
+                         (1 + overlap.taken_alone * work.share_of(work.lone_lines));
     cost::CrossingTime time;
     constexpr double line_bytes = 64;
     time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);

@@ -45,6 +45,28 @@ TEST(Simplify, a_power_that_broadcasts_stays) {
   EXPECT_EQ(simple.type(simple.outputs()[0].value).dims(), (Dims{1, 3}));
 }
 
+TEST(Simplify, a_reduction_over_one_element_is_that_element) {
+  for (const Reduction kind :
+       {Reduction::sum, Reduction::mean, Reduction::prod, Reduction::min, Reduction::max}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {1, 4});
+    graph.output("y", reduce(x, kind, {0}, true));
+    graph.output("z", reduce(x, kind, {1}, true));
+    const Graph simple = passes::simplify(graph).value();
+    EXPECT_EQ(std::ranges::count_if(simple.nodes(),
+                                    [](const Node& node) { return node.op.is<op::Reduce>(); }),
+              1);
+    const std::vector<Tensor> inputs{
+        Tensor::of<float>({1, 4}, std::vector<float>{-1.5f, NAN, INFINITY, 3})};
+    const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+    const std::vector<Tensor> made = evaluate_graph(simple, inputs).value();
+    for (std::size_t i = 0; i < 4; ++i) {
+      const float a = made[0].as<float>()[i], b = wanted[0].as<float>()[i];
+      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i;
+    }
+  }
+}
+
 /// Does cast(cast(conv(x - zero, w), i32), f32) become the convolution alone? Values are compared.
 bool drops_casts(bool of_bytes) {
   Graph graph;
