@@ -95,7 +95,11 @@ TEST(ContractionMatmul, results_beyond_the_cache_are_asked_for) {
   for (const Target& target : host_targets()) {
     EXPECT_TRUE(asks({.m = 2311, .n = 117, .k = 3}, target));
     EXPECT_TRUE(asks({.m = 5, .n = 60011, .k = 3, .packed = false}, target));
-    EXPECT_FALSE(asks({.m = 1311, .n = 117, .k = 3}, target));
+    EXPECT_FALSE(asks({.m = 1311, .n = 112, .k = 3}, target));
+    // Rows that end inside of a line, where sums are short.
+    EXPECT_TRUE(asks({.m = 1311, .n = 117, .k = 3}, target));
+    EXPECT_FALSE(asks({.m = 13, .n = 117, .k = 3}, target));
+    EXPECT_FALSE(asks({.m = 1311, .n = 117, .k = 30}, target));
     const bool hides = machine_of(target).registers >= 32;  // the latency behind long sums
     EXPECT_EQ(asks({.m = 2311, .n = 117, .k = 300}, target), !hides);
   }

@@ -37,18 +37,6 @@ std::int64_t matrix_bytes(const ContractionPlan& plan, DType b_dtype) {
   return plan.batches * plan.columns * plan.depth * static_cast<std::int64_t>(size_of(b_dtype));
 }
 
-/// Whether each row of C ends inside of a line: workers that shared out its columns would write the
-/// line in the middle by turns, and wait for each other there.
-bool tears_lines(const loop::Contraction& contraction) {
-  constexpr std::int64_t line = 64;
-  const auto size = static_cast<std::int64_t>(size_of(contraction.accumulator));
-  return std::ranges::any_of(contraction.stores, [&](const loop::Store& store) {
-    const std::vector<std::int64_t>& strides = store.access.strides;  // (batch..., m..., n)
-    return strides.size() > 1 && strides.back() == 1 &&
-           strides[strides.size() - 2] * size % line != 0;
-  });
-}
-
 /// Whether workers share out the rows instead of the columns. The steps around share rows out as
 /// well, so what a worker reads lies in its own cache; with columns shared out all but its part of
 /// A comes out of the others' caches, which costs several times as much as the shared one, above
@@ -136,6 +124,16 @@ void plan_row_items(const loop::Contraction& contraction, DType a_dtype, DType b
 }
 
 }  // namespace
+
+bool tears_lines(const loop::Contraction& contraction) {
+  constexpr std::int64_t line = 64;
+  const auto size = static_cast<std::int64_t>(size_of(contraction.accumulator));
+  return std::ranges::any_of(contraction.stores, [&](const loop::Store& store) {
+    const std::vector<std::int64_t>& strides = store.access.strides;  // (batch..., m..., n)
+    return strides.size() > 1 && strides.back() == 1 &&
+           strides[strides.size() - 2] * size % line != 0;
+  });
+}
 
 void plan_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                 const PlanMachine& machine, ContractionPlan& plan) {

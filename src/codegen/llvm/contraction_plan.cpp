@@ -297,12 +297,18 @@ void plan_asking(DType b_dtype, ContractionPlan& plan) {
 /// Results that L2 does not hold are stored to lines from farther away, and what they are added to
 /// is read from there, at addresses that the processor does not foresee. Long sums hide that on
 /// processors with AVX-512 (Zen 4 loses half a percent by asking); others look ahead by ten steps
-/// of k alone, and wait at the end of every block.
-bool asks_for_results(const ContractionPlan& plan, DType accumulator, const PlanMachine& machine) {
+/// of k alone, and wait at the end of every block. Registers that are stored across two lines wait
+/// for both one after the other, also where another core holds them: short sums do not hide that.
+bool asks_for_results(const loop::Contraction& contraction, const ContractionPlan& plan,
+                      const PlanMachine& machine) {
   constexpr std::int64_t least_bytes = 1024 * 1024, most_depth = 256;
+  constexpr std::int64_t least_bytes_of_torn = 32 * 1024, most_depth_of_torn = 16;
   if (machine.registers >= 32 && plan.depth > most_depth) return false;
   const std::int64_t segments = std::max<std::int64_t>(1, plan.line.segments);
-  return plan.batches * segments * plan.rows * plan.columns * bytes_of(accumulator) >= least_bytes;
+  const std::int64_t bytes =
+      plan.batches * segments * plan.rows * plan.columns * bytes_of(contraction.accumulator);
+  return bytes >= least_bytes || (bytes >= least_bytes_of_torn &&
+                                  plan.depth <= most_depth_of_torn && tears_lines(contraction));
 }
 
 }  // namespace
@@ -381,7 +387,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   }
   plan_items(contraction, a_dtype, b_dtype, machine, plan);
   plan_asking(b_dtype, plan);
-  plan.asks_for_results = asks_for_results(plan, contraction.accumulator, machine);
+  plan.asks_for_results = asks_for_results(contraction, plan, machine);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
   return plan;
