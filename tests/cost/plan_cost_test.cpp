@@ -13,10 +13,11 @@
 namespace rlx::plan {
 namespace {
 
-Plan plan_of(const Graph& graph, int threads) {
+Plan plan_of(const Graph& graph, int threads,
+             const cost::MachineModel& model = cost::model_of_zen5()) {
   BuildOptions options;
   options.target = cost::zen5_target;
-  options.model = cost::model_of_zen5();
+  options.model = model;
   options.threads = threads;
   return build_plan(flatten(graph).value(), options).value();
 }
@@ -117,6 +118,28 @@ TEST(PlanCost, ThreadsNeverMakeAPlanPredictedSlower) {
     const double one = plan_of(mixed_graph(size, size), 1).predicted_ns;
     const double two = plan_of(mixed_graph(size, size), 2).predicted_ns;
     EXPECT_LE(two, one * (1 + 1e-9)) << size;
+  }
+}
+
+/// Planes whose results are turned, into memory that another core wrote before.
+Graph turned_planes(std::int64_t points) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {points, 32});
+  const Value wide = relu(matmul(x, graph.param("a", f32, {32, 512})));
+  const Value narrow = relu(matmul(wide, graph.param("b", f32, {512, 64})));
+  const Value again = relu(matmul(narrow, graph.param("c", f32, {64, 128})));
+  graph.output("y", transpose(again, {1, 0}));
+  return graph;
+}
+
+TEST(PlanCost, LongProgramsAreSharedOutWhereverTheirRowsEnd) {
+  for (const cost::MachineModel& model :
+       {cost::model_of_zen4(), cost::model_of_zen5(), cost::model_of_rapids(true)}) {
+    for (const std::int64_t points : {3136, 3025}) {
+      const double one = plan_of(turned_planes(points), 1, model).predicted_ns;
+      const double two = plan_of(turned_planes(points), 2, model).predicted_ns;
+      EXPECT_LT(two, 0.7 * one) << model.machine.vector_bytes << " " << points;
+    }
   }
 }
 
