@@ -341,6 +341,21 @@ class WindowEmitter {
     }
   }
 
+  /// Asks for the line in which the same vector of the next tile ends, where columns end inside of
+  /// lines: registers that are stored across two lines wait for both, one after the other.
+  void ask_for_next_tile(std::size_t number, Value* pointer) {
+    constexpr std::int64_t line = 64, least_bytes = 64 * 1024;
+    const auto size = static_cast<std::int64_t>(
+        size_of(emitter_.kernel.buffers[at(access(number).buffer)].dtype));
+    const std::int64_t column = access(number).strides[at(window_.column_dim)] * size;
+    if (column % line == 0 || plan_.points(0, nest_.parallel_dims) * size < least_bytes) return;
+    const std::int64_t ahead = window_.tile * column + std::int64_t{plan_.lanes} * size - 1;
+    emit_prefetch(emitter_,
+                  builder_.CreateConstGEP1_64(builder_.getInt8Ty(), pointer,
+                                              static_cast<std::uint64_t>(ahead)),
+                  true, 3);
+  }
+
   void emit_point(const Values& pointers, const Channels& channels, const Values& sums,
                   std::int64_t column, unsigned vector, Cache& cache) {
     PointExpression point = expression_at(pointers, channels, column, 0, vector);
@@ -359,6 +374,7 @@ class WindowEmitter {
     for (const loop::Store& store : nest_.stores) point.value(store.node);
     for (std::size_t i = 0; i < nest_.stores.size(); ++i) {
       const std::size_t number = nest_.accesses.size() + i;
+      ask_for_next_tile(number, address(pointers, number, channels, column, 0, vector).pointer);
       point.store(nest_.stores[i], address(pointers, number, channels, column, 0, vector));
     }
     for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
