@@ -142,6 +142,18 @@ TEST(ContractionMatmul, long_rows_are_read_a_few_at_a_time) {
   }
 }
 
+TEST(ContractionMatmul, last_registers_that_are_nearly_full) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t n : {29, 30, 31, 46, 61}) {
+      for (std::int64_t m : {2, 4, 9}) {
+        SCOPED_TRACE(::testing::Message() << m << " rows of " << n);
+        expect_as_interpreted(matmul({.m = m, .n = n, .k = 20, .batch = 5}, target), target, 1e-5,
+                              1);
+      }
+    }
+  }
+}
+
 TEST(ContractionMatmul, every_panel_width_and_tail) {
   for (const Target& target : host_targets()) {
     for (std::int32_t width : {16, 32, 48, 64}) {

@@ -43,8 +43,18 @@ bool wide_type(DType dtype) {
 
 bool ContractionContext::pads(const loop::Access& access) const {
   const loop::Buffer& buffer = emitter.kernel.buffers[access.buffer];
-  return buffer.local && access.offset == 0 &&
-         buffer.elements >= plan.batches * plan.rows * plan.column_blocks * plan.block_columns;
+  const std::int64_t padded = plan.column_blocks * plan.block_columns;
+  if (!buffer.local || access.offset != 0 || buffer.elements < plan.batches * plan.rows * padded)
+    return false;
+  // Elements may be left over because matrices lie apart, and not rows.
+  const auto lie_apart = [&](const std::vector<std::int64_t>& extents, std::size_t first) {
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      if (extents[i] > 1 && access.strides[first + i] < padded) return false;
+    }
+    return true;
+  };
+  return lie_apart(contraction.batch_extents, 0) &&
+         lie_apart(contraction.m_extents, contraction.batch_extents.size());
 }
 
 bool ContractionContext::register_epilogue() const {
