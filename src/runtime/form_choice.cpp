@@ -181,29 +181,21 @@ FormChoice::Choice FormChoice::by_layer(Questions asked, const std::vector<Layer
 std::vector<FormChoice::Choice> FormChoice::others(Questions asked,
                                                    const std::vector<Layer>& layers,
                                                    const Choice& by_layer) {
-  constexpr std::size_t most_layers = 1;  // each plan takes a millisecond or more of a start
-  constexpr double worth_a_look = 1.5;
   std::vector<Choice> all;
+  // Each plan takes a millisecond or more of a start: too much where several layers have forms.
+  if (asked.size() != 1 || threads_ == 1 || backend_.lanes() == 1) return all;
+  constexpr double worth_a_look = 1.5;
   const double least = total_ns(asked, layers, by_layer, threads_);
-  if (asked.size() > most_layers || least > short_ns || threads_ == 1 || backend_.lanes() == 1)
-    return all;
-  const auto add = [&](Choice forms, int threads) {
-    if (total_ns(asked, layers, forms, threads) < worth_a_look * least && forms != by_layer &&
-        std::ranges::find(all, forms) == all.end())
-      all.push_back(std::move(forms));
+  if (least > short_ns) return all;
+  const auto add = [&](const Choice& form, int threads) {
+    if (total_ns(asked, layers, form, threads) < worth_a_look * least && form != by_layer &&
+        std::ranges::find(all, form) == all.end())
+      all.push_back(form);
   };
   add(fastest_on(asked, layers, 1), 1);
-  std::size_t most_forms = 0;
-  for (const passes::FormQuestion& question : asked)
-    most_forms = std::max(most_forms, question.forms.size());
-  for (std::size_t form = 1; form < most_forms; ++form) {
-    Choice forms = by_layer;
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      const bool there =
-          form < asked[i].forms.size() && known(layers[i], asked[i].forms, form, threads_).ok();
-      if (there) forms[i] = form;
-    }
-    add(std::move(forms), threads_);
+  const std::vector<passes::ConvolutionForm>& forms = asked[0].forms;
+  for (std::size_t form = 1; form < forms.size(); ++form) {
+    if (known(layers[0], forms, form, threads_).ok()) add({form}, threads_);
   }
   return all;
 }

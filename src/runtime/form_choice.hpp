@@ -53,7 +53,7 @@ class FormChoice {
   using Questions = std::span<const passes::FormQuestion>;
   Layer layer(const passes::FormQuestion& question) const;
   Choice by_layer(Questions asked, const std::vector<Layer>& layers);
-  /// What may be faster than that in the whole of a short program.
+  /// What may be faster than that in the whole of a short program of one such layer.
   std::vector<Choice> others(Questions asked, const std::vector<Layer>& layers,
                              const Choice& by_layer);
   Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,

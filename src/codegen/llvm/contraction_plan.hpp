@@ -177,8 +177,9 @@ void plan_lines(const loop::Contraction& contraction, const std::vector<const lo
                 std::vector<AddressDim> k, const PlanMachine& machine, bool tiles,
                 ContractionPlan& plan);
 
-/// Whether each row of C ends inside of a line. Workers that shared out its columns would write the
-/// line in the middle by turns, and wait for each other there.
+/// Whether the rows of a result end inside of a line, as elements of the accumulator's type.
+/// Workers that shared out its columns would write the line in the middle by turns, and wait for
+/// each other there.
 bool tears_lines(const loop::Contraction& contraction);
 
 /// Cuts a plan whose blocks are known into work items.
