@@ -11,9 +11,13 @@ namespace {
 
 std::atomic<long> allocations = 0;
 
-void* counted(std::size_t bytes) {
+void* counted_or_null(std::size_t bytes) noexcept {
   ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+void* counted(std::size_t bytes) {
+  if (void* memory = counted_or_null(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -25,10 +29,18 @@ void* counted(std::size_t bytes) {
 #endif
 void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
 namespace rlx {
 namespace {
