@@ -194,18 +194,32 @@ Value without_transposition(Value x, Value w, const op::Conv& conv) {
   return x.graph().add_one(plain, {x, w});
 }
 
+/// Whether a convolution has one weight for each channel and nothing else.
+bool scales_channels(const op::Conv& conv, Value w) {
+  const auto all_are = [](const Axes& axes, std::int64_t value) {
+    return std::ranges::all_of(axes, [&](std::int64_t axis) { return axis == value; });
+  };
+  return !conv.transposed && w.type().elements() == conv.groups && all_are(conv.strides, 1) &&
+         all_are(conv.pad_low, 0) && all_are(conv.pad_high, 0);
+}
+
+// conv(x, w, bias) = conv(x, w) + bias; with a window of one element for each channel x * w + bias
 Result<bool> canonical_conv(Rewriter& rewriter, std::int32_t index, const Node& node,
                             const op::Conv& conv) {
   const Values inputs = rewriter.values_of(node);
-  const bool biased = inputs.size() > 2 && inputs[2];
-  if (!node.results[0].is_static() || (!biased && !conv.transposed)) return false;
-  Value y = conv.transposed ? without_transposition(inputs[0], inputs[1], conv)
-                            : rewriter.target().add_one(conv, {inputs[0], inputs[1]});
-  if (biased) {
-    Shape shape(static_cast<std::size_t>(y.rank()), Dim(1));
-    shape[conv.channels_last ? shape.size() - 1 : 1] = inputs[2].shape()[0];
-    y = y + reshape(inputs[2], shape);
-  }
+  if (!node.results[0].is_static() || !inputs[1].type().is_static()) return false;
+  const Value x = inputs[0], w = inputs[1], bias = inputs.size() > 2 ? inputs[2] : Value();
+  const bool scales = scales_channels(conv, w);
+  if (!bias && !conv.transposed && !scales) return false;
+  const auto by_channel = [&](Value v) {
+    Shape shape(static_cast<std::size_t>(x.rank()), Dim(1));
+    shape[conv.channels_last ? shape.size() - 1 : 1] = v.shape()[0];
+    return reshape(v, shape);
+  };
+  Value y = scales            ? x * by_channel(w)
+            : conv.transposed ? without_transposition(x, w, conv)
+                              : rewriter.target().add_one(conv, {x, w});
+  if (bias) y = y + by_channel(bias);
   rewriter.replace(index, Values{y});
   return true;
 }
