@@ -359,9 +359,9 @@ class NestCost : public NestLines {
       const bool position =
           node.reduce_kind == ReduceKind::argmin || node.reduce_kind == ReduceKind::argmax;
       const double one = step_ns(node);
-      body.alu += one * registers_of(node.dtype);
+      body.alu += one * registers_of(position ? nest_.nodes[at(node.a)].dtype : node.dtype);
       const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
-      joins += weight * (position ? 1.5 : 1);
+      joins += weight * (position ? 15 : 1);
       depth = std::max(depth, depth_of(node.a, level, depths));
       step = std::max(step, position ? position_latency : add_latency * std::min(weight, 1.5));
     }

@@ -72,7 +72,7 @@ double NestView::step_ns(const ScalarNode& node) const {
     case ReduceKind::min:
     case ReduceKind::max: return is_float(node.dtype) ? overlap_.max_steps * one : one;
     case ReduceKind::argmin:
-    case ReduceKind::argmax: return 6 * one;
+    case ReduceKind::argmax: return 3.7 * one;
     default: return one;
   }
 }

@@ -280,6 +280,34 @@ TEST(Nest, PositionsOfExtremes) {
   }
 }
 
+TEST(Nest, PositionsAmongTheLeastAreTheFirst) {
+  // Rows of nothing but the values that maxima start from, and of those and NaN.
+  for (const std::int64_t n : {1, 16, 33, 200}) {
+    for (const double limit : {100.0, 1.9}) {
+      NestBuilder nest({4, n});
+      const int in = nest.buffer(f32, 4 * n), out = nest.buffer(i64, 4);
+      const ScalarId x = nest.load(in, {n, 1});
+      const ScalarId small = nest.binary(ScalarOp::less, x, nest.constant(f32, limit), boolean);
+      const ScalarId y = nest.select(small, nest.constant(f32, -INFINITY), nest.constant(f32, NAN));
+      nest.store(out, nest.reduce(ReduceKind::argmax, y), {1, 0});
+      expect_as_interpreted(nest.kernel(1), 0, 12);
+    }
+  }
+}
+
+TEST(Nest, SigmoidsAmongOtherCurves) {
+  // Several curves are computed vector beside vector, 1 + e^x along with its sum.
+  NestBuilder nest({3, 200});
+  const int in = nest.buffer(f32, 600), out = nest.buffer(f32, 600), other = nest.buffer(f32, 600);
+  const ScalarId one = nest.constant(f32, 1);
+  const ScalarId e = nest.unary(
+      ScalarOp::exp, nest.binary(ScalarOp::mul, nest.load(in, {200, 1}), nest.constant(f32, 50)));
+  const ScalarId sum = nest.binary(ScalarOp::add, one, nest.unary(ScalarOp::exp, e));
+  nest.store(out, nest.binary(ScalarOp::div, one, sum), {200, 1});
+  nest.store(other, nest.binary(ScalarOp::add, e, one), {200, 1});
+  expect_as_interpreted(nest.kernel(2), 1e-5, 13);
+}
+
 TEST(Nest, GathersRowsAndFlagsBadIndices) {
   for (const std::int64_t rows : {12, 4}) {
     NestBuilder nest({6, 21});

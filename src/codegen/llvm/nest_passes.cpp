@@ -31,7 +31,7 @@ class PassMaker {
       pass.level = level;
       for (std::size_t i = 0; i < nest_.nodes.size(); ++i) {
         if (nest_.nodes[i].op != ScalarOp::reduce || plan_.node_level[i] != level) continue;
-        pass.reductions.emplace_back(emitter_, nest_.nodes, static_cast<ScalarId>(i));
+        pass.reductions.emplace_back(emitter_, nest_, static_cast<ScalarId>(i));
       }
       passes_.push_back(std::move(pass));
     }
@@ -115,10 +115,18 @@ class PassMaker {
       if (!needed[i] || node.op == ScalarOp::reduce || contains(pass.loaded, id)) continue;
       if (node.op == ScalarOp::load)
         need_indices(nest_.accesses[static_cast<std::size_t>(node.index)]);
-      for (const ScalarId operand : {node.a, node.b, node.c}) need(operand);
-      if (is_series(node)) pass.series.push_back(id);
+      const ScalarId curve = curve_in(node, pass);
+      for (const ScalarId operand : {node.a, node.b, node.c})
+        need(operand >= 0 && operand == curve ? nest_.nodes[at(curve)].a : operand);
+      if (is_series(node) || curve >= 0) pass.series.push_back(id);
     }
     std::reverse(pass.series.begin(), pass.series.end());
+  }
+
+  /// The series that code for the node computes along with it, or -1.
+  ScalarId curve_in(const ScalarNode& node, const NestPass& pass) const {
+    const ScalarId curve = emitter_.machine.fma ? curve_beside_one(node, nest_.nodes) : -1;
+    return contains(pass.loaded, curve) ? -1 : curve;
   }
 
   bool keep(ScalarId id, int pass) {

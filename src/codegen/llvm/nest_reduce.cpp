@@ -1,6 +1,7 @@
 // Steps of reductions as vector code.
 #include "codegen/llvm/nest_reduce.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "codegen/llvm/scalar_values.hpp"
@@ -52,13 +53,18 @@ double identity_of(ReduceKind kind, DType dtype) {
   }
 }
 
-ReductionEmitter::ReductionEmitter(Emitter& emitter, const std::vector<ScalarNode>& nodes,
-                                   ScalarId node)
+ReductionEmitter::ReductionEmitter(Emitter& emitter, const loop::Nest& nest, ScalarId node)
     : emitter_(&emitter),
-      nodes_(&nodes),
+      nodes_(&nest.nodes),
       node_(node),
-      kind_(nodes[static_cast<std::size_t>(node)].reduce_kind),
-      dtype_(nodes[static_cast<std::size_t>(nodes[static_cast<std::size_t>(node)].a)].dtype) {}
+      kind_(nest.nodes[static_cast<std::size_t>(node)].reduce_kind),
+      dtype_(nest.nodes[static_cast<std::size_t>(nest.nodes[static_cast<std::size_t>(node)].a)]
+                 .dtype) {
+  const bool fit = std::ranges::all_of(nest.extents, [](std::int64_t extent) {
+    return extent < std::numeric_limits<std::int32_t>::max();
+  });
+  position_dtype_ = fit ? DType::i32 : DType::i64;
+}
 
 bool ReductionEmitter::has_position() const {
   return kind_ == ReduceKind::argmin || kind_ == ReduceKind::argmax;
@@ -68,20 +74,26 @@ Partial ReductionEmitter::start(unsigned lanes) const {
   Partial partial;
   partial.value = constant_of(*emitter_, dtype_, lanes, identity_of(kind_, dtype_),
                               integer_identity(kind_, dtype_));
-  if (has_position()) partial.position = constant_of(*emitter_, DType::i64, lanes, 0, -1);
+  if (has_position()) partial.position = no_position(lanes);
   return partial;
+}
+
+llvm::Constant* ReductionEmitter::no_position(unsigned lanes) const {
+  return constant_of(*emitter_, position_dtype_, lanes, 0,
+                     integer_identity(ReduceKind::min, position_dtype_));
 }
 
 /// Strictly better, or the first NaN.
 llvm::Value* ReductionEmitter::wins(llvm::Value* challenger, llvm::Value* holder) const {
   auto& b = emitter_->builder;
   const bool larger = kind_ == ReduceKind::max || kind_ == ReduceKind::argmax;
+  if (is_real(challenger)) {
+    llvm::Value* better_or_nan =
+        larger ? b.CreateFCmpUGT(challenger, holder) : b.CreateFCmpULT(challenger, holder);
+    return b.CreateAnd(better_or_nan, b.CreateFCmpORD(holder, holder));
+  }
   const ScalarNode compare{.op = larger ? ScalarOp::greater : ScalarOp::less, .dtype = boolean};
-  llvm::Value* better = emit_scalar(*emitter_, compare, dtype_, challenger, holder);
-  if (!is_real(challenger)) return better;
-  llvm::Value* first_nan =
-      b.CreateAnd(b.CreateFCmpUNO(challenger, challenger), b.CreateFCmpORD(holder, holder));
-  return b.CreateOr(better, first_nan);
+  return emit_scalar(*emitter_, compare, dtype_, challenger, holder);
 }
 
 Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm::Value* position,
@@ -93,14 +105,15 @@ Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm:
   Partial after;
   if (has_position()) {
     llvm::Value* value = splat(*emitter_, at.value(operand_id), lanes);
-    llvm::Value* positions = splat(*emitter_, position, lanes);
+    llvm::Type* const type = no_position(1)->getType();
+    llvm::Value* positions = splat(*emitter_, b.CreateTrunc(position, type), lanes);
     if (lanes > 1 && position_step != 0) {
-      llvm::Value* steps = splat(*emitter_, emitter_->i64(position_step), lanes);
-      positions = b.CreateAdd(positions, b.CreateMul(lane_numbers(*emitter_, lanes), steps));
+      llvm::Value* numbers = b.CreateTrunc(lane_numbers(*emitter_, lanes), positions->getType());
+      llvm::Value* steps =
+          splat(*emitter_, llvm::ConstantInt::getSigned(type, position_step), lanes);
+      positions = b.CreateAdd(positions, b.CreateMul(numbers, steps));
     }
-    llvm::Value* unset =
-        b.CreateICmpSLT(before.position, splat(*emitter_, emitter_->i64(0), lanes));
-    llvm::Value* better = b.CreateOr(unset, wins(value, before.value));
+    llvm::Value* better = wins(value, before.value);
     after.value = b.CreateSelect(better, value, before.value);
     after.position = b.CreateSelect(better, positions, before.position);
   } else if (kind_ == ReduceKind::sum && operand.op == ScalarOp::mul && !at.known(operand_id) &&
@@ -122,13 +135,10 @@ Partial ReductionEmitter::step(const Partial& before, PointExpression& at, llvm:
 Partial ReductionEmitter::join(const Partial& x, const Partial& y) const {
   auto& b = emitter_->builder;
   if (!has_position()) return {emit_combine(*emitter_, kind_, dtype_, x.value, y.value), nullptr};
-  llvm::Value* zero = splat(*emitter_, emitter_->i64(0), lanes_of(x.position));
-  llvm::Value* x_set = b.CreateICmpSGE(x.position, zero);
-  llvm::Value* y_set = b.CreateICmpSGE(y.position, zero);
-  llvm::Value* equal = b.CreateNot(b.CreateOr(wins(x.value, y.value), wins(y.value, x.value)));
-  llvm::Value* earlier = b.CreateAnd(equal, b.CreateICmpSLT(y.position, x.position));
-  llvm::Value* better = b.CreateOr(wins(y.value, x.value), earlier);
-  llvm::Value* take = b.CreateAnd(y_set, b.CreateOr(b.CreateNot(x_set), better));
+  // What has no position is the identity, which nothing beats by being equal to it.
+  llvm::Value* earlier =
+      b.CreateAnd(b.CreateNot(wins(x.value, y.value)), b.CreateICmpSLT(y.position, x.position));
+  llvm::Value* take = b.CreateOr(wins(y.value, x.value), earlier);
   return {b.CreateSelect(take, y.value, x.value), b.CreateSelect(take, y.position, x.position)};
 }
 
@@ -208,7 +218,16 @@ std::vector<Partial> ReductionEmitter::join_lanes(const std::vector<Partial>& ro
 }
 
 llvm::Value* ReductionEmitter::result(const Partial& partial) const {
-  return has_position() ? partial.position : partial.value;
+  if (!has_position()) return partial.value;
+  auto& b = emitter_->builder;
+  // All elements are as small as the identity: the first is one of the largest.
+  llvm::Value* position = partial.position;
+  llvm::Constant* none = no_position(lanes_of(position));
+  position = b.CreateSelect(b.CreateICmpEQ(position, none),
+                            llvm::Constant::getNullValue(position->getType()), position);
+  llvm::Type* wide = b.getInt64Ty();
+  if (lanes_of(position) > 1) wide = llvm::FixedVectorType::get(wide, lanes_of(position));
+  return b.CreateSExt(position, wide);
 }
 
 }  // namespace rlx::codegen

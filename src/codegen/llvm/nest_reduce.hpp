@@ -5,8 +5,8 @@
 
 namespace rlx::codegen {
 
-/// A running value; for argmin and argmax with the i64 position of its element, -1 before the
-/// first.
+/// A running value; for argmin and argmax with the position of its element, the largest of its type
+/// where none differs from the identity.
 struct Partial {
   llvm::Value* value = nullptr;
   llvm::Value* position = nullptr;
@@ -15,7 +15,7 @@ struct Partial {
 /// One reduce node of a nest.
 class ReductionEmitter {
  public:
-  ReductionEmitter(Emitter& emitter, const std::vector<ScalarNode>& nodes, ScalarId node);
+  ReductionEmitter(Emitter& emitter, const loop::Nest& nest, ScalarId node);
 
   ScalarId node() const { return node_; }
   bool has_position() const;
@@ -34,6 +34,8 @@ class ReductionEmitter {
 
  private:
   llvm::Value* wins(llvm::Value* challenger, llvm::Value* holder) const;
+  /// Of as many bits as that of values of 32 bits, where all positions fit.
+  llvm::Constant* no_position(unsigned lanes) const;
   /// Rows that share a vector: each has so many lanes beside each other.
   struct Shared {
     llvm::Value* value;
@@ -46,7 +48,8 @@ class ReductionEmitter {
   const std::vector<ScalarNode>* nodes_;
   ScalarId node_;
   ReduceKind kind_;
-  DType dtype_;  ///< of the running value
+  DType dtype_;           ///< of the running value
+  DType position_dtype_;  ///< i32 or i64
 };
 
 /// The value that changes nothing, as a number of that type.

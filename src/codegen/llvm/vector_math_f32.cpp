@@ -55,10 +55,10 @@ Real exp(Real x) { return limited_exp(limited_for_exp(x)); }
 /// 1 + e^x = 1 + 2^(n-1) (2 e^r): what is too small for a normal power of two is lost beside 1, and
 /// only the sum becomes infinite. Beside it one term less does, within 1e-7.
 Real one_plus_exp(Real x) {
-  if (has_lookups(x)) return exp_by_steps(limited_for_exp(x), {1.00001466, 0.500004601}) + 1.0;
+  const Real limited = at_least(at_most(x, 89), -86);
+  if (has_lookups(x)) return exp_by_steps(limited, {1.00001466, 0.500004601}) + 1.0;
   // The low bits of the rounded sum are n - 1 as an exponent.
   constexpr double rounder = 0x1.8p23 + 126;
-  const Real limited = at_least(at_most(x, 89), -86);
   const Real shifted = fma(limited, log2_e, x.of(rounder));
   const Real n = shifted - rounder;
   const Real r = fma(-n, ln2_low, fma(-n, ln2_high, limited));
