@@ -191,6 +191,7 @@ std::vector<Figure> figures() {
   overlap("taken", &Overlap::taken);
   overlap("first_fetched", &Overlap::first_fetched);
   overlap("fetched_alone", &Overlap::fetched_alone);
+  overlap("fetched_beyond", &Overlap::fetched_beyond);
   overlap("taken_alone", &Overlap::taken_alone);
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);

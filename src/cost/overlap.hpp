@@ -40,6 +40,9 @@ struct Overlap {
   /// Times more that lines are waited for which are read in pieces or alone, and not asked for
   /// ahead.
   double fetched_alone = 0;
+  /// Times more that lines are waited for which windows read beyond their worker's part: the other
+  /// has only just written them.
+  double fetched_beyond = 0;
   /// The same of those that are written in pieces or alone.
   double taken_alone = 0;
   /// Of the time that lines take which are written, the part that is beside instructions.

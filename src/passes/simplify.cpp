@@ -62,6 +62,12 @@ bool is_sum_of_bytes(const Graph& graph, ValueId id) {
          is_bytes(graph, node->inputs[0]) && is_bytes(graph, node->inputs[1]);
 }
 
+/// A number below zero never comes out of it.
+bool is_never_negative(const Op& op) {
+  return op.is<op::Relu>() || op.is<op::Abs>() || op.is<op::Sigmoid>() || op.is<op::Exp>() ||
+         op.is<op::Sqrt>();
+}
+
 // x where the node is the identity on its first or second input, else nothing.
 std::optional<ValueId> identity(const Graph& graph, const Node& node,
                                 const std::vector<ValueId>& in) {
@@ -84,6 +90,10 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
   // reduce(x, axes of one element, dims kept) = x
   if (const auto* op = node.op.as<op::Reduce>();
       op && op->keep_dims && same(in[0]) && node.results[0].is_static())
+    return in[0];
+  // relu(x) = x and |x| = x where x is never negative
+  if ((node.op.is<op::Relu>() || node.op.is<op::Abs>()) &&
+      is_never_negative(graph.node(in[0]).op) && is_float(node.results[0].dtype))
     return in[0];
   if (in.size() != 2 || in[1].node < 0 || !node.results[0].is_static()) return std::nullopt;
   // x * 1 = x, x / 1 = x, x + 0 = x, x - 0 = x

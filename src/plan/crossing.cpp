@@ -58,6 +58,9 @@ class Owners {
         for (const cost::Share& share : shares)
           for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double) {
             take(range, by, share.written);
+            for_beyond(step, share, range, by, [&](std::size_t piece, double part) {
+              if (part == 1) take({piece, piece + 1}, by, false);
+            });
           });
       } else {
         take_all(step);
@@ -139,7 +142,7 @@ class Owners {
   void count(const Step& step, const cost::Share& share) {
     const std::array<double, 2> near = near_shares(step, static_cast<std::size_t>(share.buffer));
     if (near[0] + near[1] == 0) return;
-    const auto touch = [&](std::size_t piece, const Owner& by, double bytes) {
+    const auto touch = [&](std::size_t piece, const Owner& by, double bytes, bool beyond) {
       const double times = share_from_others(by, owners_[piece], step.threads, share.written);
       if (times == 0) return;
       Touched& touched = crossing_[piece];
@@ -150,36 +153,47 @@ class Owners {
         touched.worker = worker;
       }
       if (touched.worker != worker) touched.worker = several;
-      std::array<double, 2>& parts = share.written ? sum.written : sum.read;
-      for (std::size_t level = 0; level < parts.size(); ++level) {
-        double& part = parts[level];
-        part = std::min(part + times * near[level] * bytes,
-                        std::max(part, times * near[level] * pieces_.bytes()[piece]));
-      }
-    };
-    const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
-    const Pieces::Range all = pieces_.of(buffer);
-    // Half of what windows reach over is read on each side of a worker's part.
-    const auto size =
-        static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
-    const double beyond =
-        share.written ? 0 : std::max(0.0, static_cast<double>(share.reach) * size / 2);
-    for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
-      for (std::size_t piece = range.first; piece < range.last; ++piece) touch(piece, by, bytes);
-      if (by.kind != Owner::Kind::one) return;
-      const auto reach_over = [&](std::size_t piece, double left) {
-        const double whole = pieces_.bytes()[piece], part = std::min(left, whole);
-        touch(piece, by, bytes * part / whole);
-        return left - part;
+      const auto add = [&](std::array<double, 2>& parts) {
+        for (std::size_t level = 0; level < parts.size(); ++level) {
+          double& part = parts[level];
+          part = std::min(part + times * near[level] * bytes,
+                          std::max(part, times * near[level] * pieces_.bytes()[piece]));
+        }
       };
-      double left = beyond;
-      for (std::size_t piece = range.first; piece-- > all.first && left > 0;)
-        left = reach_over(piece, left);
-      left = beyond;
-      for (std::size_t piece = range.last; piece < all.last && left > 0; ++piece)
-        left = reach_over(piece, left);
+      add(share.written ? sum.written : sum.read);
+      if (beyond) add(sum.beyond);
+    };
+    for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
+      for (std::size_t piece = range.first; piece < range.last; ++piece)
+        touch(piece, by, bytes, false);
+      for_beyond(step, share, range, by,
+                 [&](std::size_t piece, double part) { touch(piece, by, bytes * part, true); });
     });
   }
+
+  /// visit(piece, the part of it that is read) for what windows read beyond a worker's part, half
+  /// of it on each side.
+  void for_beyond(const Step& step, const cost::Share& share, const Pieces::Range& range,
+                  const Owner& by, const auto& visit) const {
+    if (share.written || share.reach <= 0 || by.kind != Owner::Kind::one) return;
+    const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
+    const Pieces::Range all = pieces_.of(buffer);
+    const auto size =
+        static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
+    const double beyond = static_cast<double>(share.reach) * size / 2;
+    const auto reach_over = [&](std::size_t piece, double left) {
+      const double whole = pieces_.bytes()[piece], part = std::min(left, whole);
+      visit(piece, part / whole);
+      return left - part;
+    };
+    double left = beyond;
+    for (std::size_t piece = range.first; piece-- > all.first && left > 0;)
+      left = reach_over(piece, left);
+    left = beyond;
+    for (std::size_t piece = range.last; piece < all.last && left > 0; ++piece)
+      left = reach_over(piece, left);
+  }
+
   void sum_up(const Step& step) {
     std::vector<Crossing> workers(static_cast<std::size_t>(step.threads));
     for (const std::size_t piece : touched_) {

@@ -227,7 +227,8 @@ class Predictor {
     constexpr double line_bytes = 64;
     time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);
     for (std::size_t level = 0; level < model_.other_core.size(); ++level) {
-      time.fetched += fetched * crossing.read[level] / model_.other_core[level];
+      const double read = crossing.read[level] + overlap.fetched_beyond * crossing.beyond[level];
+      time.fetched += fetched * read / model_.other_core[level];
       time.taken += taken * crossing.written[level] / model_.other_core[level];
     }
     return time;

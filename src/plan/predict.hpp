@@ -33,6 +33,8 @@ Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::Mach
 struct Crossing {
   /// By the level (L1, L2) that holds them.
   std::array<double, 2> read{}, written{};
+  /// Of what is read, what windows read beyond their worker's part.
+  std::array<double, 2> beyond{};
 
   double all_read() const { return read[0] + read[1]; }
   double all_written() const { return written[0] + written[1]; }
@@ -40,6 +42,7 @@ struct Crossing {
     for (std::size_t level = 0; level < read.size(); ++level) {
       read[level] += times * other.read[level];
       written[level] += times * other.written[level];
+      beyond[level] += times * other.beyond[level];
     }
   }
 };

@@ -94,6 +94,7 @@ TEST(Crossing, half_of_its_part_of_what_is_turned_a_worker_gets_from_the_other) 
 TEST(Crossing, windows_reach_over_into_rows_of_the_other) {
   const cost::MachineModel model = cost::model_of_zen5();
   constexpr std::int64_t size = 16, channels = 64;
+  constexpr double row = size * channels * 4;
   const auto fetched = [&](std::int64_t window) {
     Graph graph;
     const Value y = matmul(graph.input("x", f32, {size * size, channels}),
@@ -107,9 +108,12 @@ TEST(Crossing, windows_reach_over_into_rows_of_the_other) {
     graph.output("z", graph.add_one(pool, {reshape(y, {1, size, size, channels})}));
     const Plan plan = plan_of(graph, model, 1);
     EXPECT_EQ(plan.steps.size(), 2U);
-    return crossings_with(plan, model, {2, 2}).at(1).all_read();
+    const std::vector<Crossing> found = crossings_with(plan, model, {2, 2});
+    EXPECT_DOUBLE_EQ(found.at(1).beyond[0] + found.at(1).beyond[1], found.at(1).all_read());
+    // Who wrote those rows takes them back in the next run.
+    EXPECT_NEAR(found.at(0).all_written(), found.at(1).all_read(), 0.2 * row);
+    return found.at(1).all_read();
   };
-  constexpr double row = size * channels * 4;
   EXPECT_EQ(fetched(1), 0);
   EXPECT_NEAR(fetched(3), row, 0.2 * row);
   EXPECT_NEAR(fetched(5), 2 * row, 0.2 * row);

@@ -45,6 +45,27 @@ TEST(Simplify, a_power_that_broadcasts_stays) {
   EXPECT_EQ(simple.type(simple.outputs()[0].value).dims(), (Dims{1, 3}));
 }
 
+TEST(Simplify, what_is_never_negative_needs_no_relu) {
+  const std::vector<Tensor> inputs{
+      Tensor::of<float>({5}, std::vector<float>{-1.5f, -0.0f, 0.25f, NAN, INFINITY})};
+  const auto maps_left = [&](Value (*inner)(Value), Value (*outer)(Value)) {
+    Graph graph;
+    graph.output("y", outer(inner(graph.input("x", f32, {5}))));
+    const Graph simple = passes::drop_dead(passes::simplify(graph).value()).value();
+    const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
+    const std::vector<Tensor> made = evaluate_graph(simple, inputs).value();
+    for (std::size_t i = 0; i < 5; ++i) {
+      const float a = made[0].as<float>()[i], b = wanted[0].as<float>()[i];
+      EXPECT_TRUE(a == b || (a != a && b != b)) << i;
+    }
+    return simple.nodes().size() - 1;
+  };
+  for (const auto outer : {relu, abs}) {
+    for (const auto inner : {relu, abs, exp, sqrt, sigmoid}) EXPECT_EQ(maps_left(inner, outer), 1U);
+    for (const auto inner : {tanh, sin, neg}) EXPECT_EQ(maps_left(inner, outer), 2U);
+  }
+}
+
 TEST(Simplify, a_reduction_over_one_element_is_that_element) {
   for (const Reduction kind :
        {Reduction::sum, Reduction::mean, Reduction::prod, Reduction::min, Reduction::max}) {
