@@ -119,6 +119,22 @@ TEST(Crossing, windows_reach_over_into_rows_of_the_other) {
   EXPECT_NEAR(fetched(5), 2 * row, 0.2 * row);
 }
 
+TEST(Crossing, who_makes_pixels_turns_their_channels) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  for (const std::int64_t channels : {3, 64}) {
+    Graph graph;
+    constexpr std::int64_t pixels = 28 * 28;
+    const Value y =
+        matmul(graph.input("x", f32, {pixels, 64}), graph.param("w", f32, {64, channels}));
+    graph.output("z", tanh(transpose(y, {1, 0})));
+    const Plan plan = plan_of(graph, model, 1);
+    ASSERT_EQ(plan.steps.size(), 2U);
+    const double row = static_cast<double>(channels) * 4, bytes = pixels * row;
+    // Blocks of lanes do not end where the rows of a product do.
+    EXPECT_LE(crossings_with(plan, model, {2, 2})[1].all_read(), 0.2 * bytes) << channels;
+  }
+}
+
 /// A third of the columns of a product, by head: the first worker made all of them and more.
 TEST(Crossing, heads_of_one_third_of_a_product_come_from_who_made_it) {
   const cost::MachineModel model = cost::model_of_zen5();

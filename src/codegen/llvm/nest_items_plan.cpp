@@ -71,6 +71,34 @@ void put_blocks_first(NestPlan& plan) {
   split(plan, dim, rounded);
 }
 
+/// Where points along the first dim lie side by side in what a map reads, and those along the lanes
+/// apart (an image whose channels are turned outwards), workers that shared out the first would
+/// each read all lines, of which the steps before gave each a part: they share out blocks of the
+/// lanes' dim, which are long rows of what is written.
+void follow_what_is_read(NestPlan& plan) {
+  constexpr std::int64_t shortest = 128, most_blocks = 8;
+  const loop::Nest& nest = plan.nest;
+  const auto first = std::ranges::find_if(nest.extents, [](std::int64_t n) { return n > 1; });
+  const int outer = static_cast<int>(first - nest.extents.begin()), dim = plan.vector_dim;
+  if (plan.blocks_first || plan.levels > 0 || plan.row_block > 1 || outer >= dim) return;
+  const auto stride = [](const loop::Access& access, int of) {
+    return std::abs(access.strides[static_cast<std::size_t>(of)]);
+  };
+  const bool is_turned = std::ranges::any_of(nest.accesses, [&](const loop::Access& access) {
+    return access.indirect.empty() && stride(access, outer) > 0 &&
+           stride(access, outer) < stride(access, dim);
+  });
+  const bool writes_rows = std::ranges::all_of(nest.stores, [&](const loop::Store& store) {
+    return stride(store.access, dim) == 1 && stride(store.access, outer) >= 2 * shortest;
+  });
+  const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)];
+  if (!is_turned || !writes_rows || extent < 2 * shortest) return;
+  const std::int64_t step = std::max<std::int64_t>(shortest, plan.lanes * plan.unroll),
+                     block = (extent + most_blocks - 1) / most_blocks;
+  plan.blocks_first = true;
+  split(plan, dim, (block + step - 1) / step * step);
+}
+
 /// Does every item write its part of each point of the reduced dims (norms over images)?
 bool stores_along_sums(const NestPlan& plan) {
   return std::ranges::any_of(plan.nest.stores, [&](const loop::Store& store) {
@@ -149,6 +177,7 @@ void plan_items(NestPlan& plan, bool rows) {
   if (rows || plan.nest.lead > 0) return;
   split_along_lanes(plan);
   put_blocks_first(plan);
+  follow_what_is_read(plan);
 }
 
 }  // namespace rlx::codegen
