@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -116,14 +117,19 @@ class Maker {
     }
   }
 
-  void keep(Value x) { values_.push_back(x); }
-  Value last() const { return values_.back(); }
-  void set_outputs() {
-    graph.output("y0", last());
+  /// Some layers behind x, but for those whose values would be too large.
+  Graph net_of(Value x, const std::function<Value(Value)>& layer) {
+    values_ = {x};
+    for (std::int64_t i = pick(1, 6); i > 0; --i) {
+      const Value next = layer(values_.back());
+      if (elements(next) <= most.elements) values_.push_back(next);
+    }
+    graph.output("y0", values_.back());
     for (int i = 1; i < 3 && one_in(2); ++i)
       graph.output("y" + std::to_string(i),
                    values_[static_cast<std::size_t>(
                        pick(0, static_cast<std::int64_t>(values_.size()) - 1))]);
+    return std::move(graph);
   }
 
   Graph graph;
@@ -142,13 +148,7 @@ class ImageNet {
     Value x = m_.input({m_.one_in(4) ? 2 : 1, m_.some(m_.most.channels), m_.some(m_.most.side),
                         m_.some(m_.most.side)});
     if (elements(x) > m_.most.elements) x = max_over(x, {3}, true);
-    m_.keep(x);
-    for (std::int64_t i = m_.pick(1, 6); i > 0; --i) {
-      const Value next = layer(m_.last());
-      if (elements(next) <= m_.most.elements) m_.keep(next);
-    }
-    m_.set_outputs();
-    return std::move(m_.graph);
+    return m_.net_of(x, [&](Value last) { return layer(last); });
   }
 
  private:
@@ -287,13 +287,9 @@ class SequenceNet {
   SequenceNet(NetSize size, unsigned seed) : m_(size, seed) {}
 
   Graph make() {
-    m_.keep(m_.input({m_.any_of({1, 1, 2, 3}), m_.some(m_.most.length), m_.some(m_.most.width)}));
-    for (std::int64_t i = m_.pick(1, 6); i > 0; --i) {
-      const Value next = layer(m_.last());
-      if (elements(next) <= m_.most.elements) m_.keep(next);
-    }
-    m_.set_outputs();
-    return std::move(m_.graph);
+    const Value x =
+        m_.input({m_.any_of({1, 1, 2, 3}), m_.some(m_.most.length), m_.some(m_.most.width)});
+    return m_.net_of(x, [&](Value last) { return layer(last); });
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <ostream>
 
 #include "../base/temporary_folder.hpp"
 #include "../ops/sample_inputs.hpp"
@@ -30,6 +31,8 @@ struct Way {
            (precision == Precision::f32 ? "" : "_in_" + std::string(name_of(precision)));
   }
 };
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name(); }
 
 /// A session of such a way, on a machine whose teams cost nothing, so that small nets are shared
 /// out, too. Sessions read the environment when they compile first.

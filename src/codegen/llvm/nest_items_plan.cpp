@@ -74,9 +74,10 @@ void put_blocks_first(NestPlan& plan) {
 /// Where points along the first dim lie side by side in what a map reads, and those along the lanes
 /// apart (an image whose channels are turned outwards), workers that shared out the first would
 /// each read all lines, of which the steps before gave each a part: they share out blocks of the
-/// lanes' dim, which are long rows of what is written.
+/// lanes' dim, which are long rows of what is written. Not where rows are short and end inside of
+/// lines, which both would write.
 void follow_what_is_read(NestPlan& plan) {
-  constexpr std::int64_t shortest = 128, most_blocks = 8;
+  constexpr std::int64_t shortest = 128, most_blocks = 8, line_bytes = 64, long_row_bytes = 2048;
   const loop::Nest& nest = plan.nest;
   const auto first = std::ranges::find_if(nest.extents, [](std::int64_t n) { return n > 1; });
   const int outer = static_cast<int>(first - nest.extents.begin()), dim = plan.vector_dim;
@@ -89,7 +90,10 @@ void follow_what_is_read(NestPlan& plan) {
            stride(access, outer) < stride(access, dim);
   });
   const bool writes_rows = std::ranges::all_of(nest.stores, [&](const loop::Store& store) {
-    return stride(store.access, dim) == 1 && stride(store.access, outer) >= 2 * shortest;
+    const DType dtype = nest.nodes[static_cast<std::size_t>(store.node)].dtype;
+    const std::int64_t row =
+        stride(store.access, outer) * static_cast<std::int64_t>(size_of(dtype));
+    return stride(store.access, dim) == 1 && (row % line_bytes == 0 || row >= long_row_bytes);
   });
   const std::int64_t extent = nest.extents[static_cast<std::size_t>(dim)];
   if (!is_turned || !writes_rows || extent < 2 * shortest) return;

@@ -34,7 +34,7 @@ class ReductionEmitter {
 
  private:
   llvm::Value* wins(llvm::Value* challenger, llvm::Value* holder) const;
-  /// Of as many bits as that of values of 32 bits, where all positions fit.
+  /// What stands for no position.
   llvm::Constant* no_position(unsigned lanes) const;
   /// Rows that share a vector: each has so many lanes beside each other.
   struct Shared {
@@ -49,7 +49,7 @@ class ReductionEmitter {
   ScalarId node_;
   ReduceKind kind_;
   DType dtype_;           ///< of the running value
-  DType position_dtype_;  ///< i32 or i64
+  DType position_dtype_;  ///< i32 where all positions fit, else i64
 };
 
 /// The value that changes nothing, as a number of that type.
