@@ -192,6 +192,7 @@ std::vector<Figure> figures() {
   overlap("first_fetched", &Overlap::first_fetched);
   overlap("fetched_alone", &Overlap::fetched_alone);
   overlap("fetched_beyond", &Overlap::fetched_beyond);
+  overlap("torn_line", &Overlap::torn_line);
   overlap("taken_alone", &Overlap::taken_alone);
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);

@@ -43,6 +43,8 @@ struct Overlap {
   /// Times more that lines are waited for which windows read beyond their worker's part: the other
   /// has only just written them.
   double fetched_beyond = 0;
+  /// ns more for a line that two workers write a part of, at about the same time.
+  double torn_line = 0;
   /// The same of those that are written in pieces or alone.
   double taken_alone = 0;
   /// Of the time that lines take which are written, the part that is beside instructions.

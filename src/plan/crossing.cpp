@@ -225,6 +225,7 @@ class Owners {
     const double rows =
         static_cast<double>(share.last - share.first + 1) / static_cast<double>(share.period);
     result_[&step].written[0] += line_bytes * rows;
+    result_[&step].torn_lines += rows;
   }
 
   void take(const Pieces::Range& range, const Owner& by, bool written) {

@@ -223,7 +223,7 @@ class Predictor {
         (1 + work.fetched_more);
     const double taken = overlap.taken * (1 + overlap.taken_apart * work.stores_apart) *
                          (1 + overlap.taken_alone * work.share_of(work.lone_lines));
-    cost::CrossingTime time;
+    cost::CrossingTime time{.taken = overlap.torn_line * crossing.torn_lines};
     constexpr double line_bytes = 64;
     time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);
     for (std::size_t level = 0; level < model_.other_core.size(); ++level) {

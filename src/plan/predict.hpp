@@ -35,6 +35,7 @@ struct Crossing {
   std::array<double, 2> read{}, written{};
   /// Of what is read, what windows read beyond their worker's part.
   std::array<double, 2> beyond{};
+  double torn_lines = 0;  ///< that two workers write a part of, row by row
 
   double all_read() const { return read[0] + read[1]; }
   double all_written() const { return written[0] + written[1]; }
@@ -44,6 +45,7 @@ struct Crossing {
       written[level] += times * other.written[level];
       beyond[level] += times * other.beyond[level];
     }
+    torn_lines += times * other.torn_lines;
   }
 };
 

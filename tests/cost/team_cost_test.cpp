@@ -210,7 +210,9 @@ TEST(Crossing, lines_that_two_workers_write_a_part_of_are_taken_back) {
     graph.output("y", x - reduce(x, Reduction::max, {0}, true));
     const Plan plan = plan_of(graph, model, 1);
     EXPECT_EQ(plan.steps.size(), 1U);
-    return crossings_with(plan, model, {2}).at(0).all_written();
+    const Crossing crossing = crossings_with(plan, model, {2}).at(0);
+    EXPECT_NEAR(64 * crossing.torn_lines, crossing.all_written(), 64);
+    return crossing.all_written();
   };
   // Both have half of each row's columns: whole lines, or not.
   EXPECT_EQ(written(64), 0);
