@@ -45,7 +45,7 @@ struct Overlap {
   double fetched_beyond = 0;
   /// ns more for a line that two workers write a part of, at about the same time.
   double torn_line = 0;
-  /// The same of those that are written in pieces or alone.
+  /// Times more that lines are waited for which are written in pieces or alone.
   double taken_alone = 0;
   /// Of the time that lines take which are written, the part that is beside instructions.
   double taken_beside = 1;
