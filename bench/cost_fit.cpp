@@ -1,9 +1,10 @@
 // Fits the figures of a core that no calibration measures (src/cost/overlap.hpp, and some of
 // machine_model.hpp) to measured kernels: coordinate by coordinate, smaller and smaller steps.
 //
-// usage: cost_fit TABLE PROGRAMS [HELD_OUT ...]
+// usage: cost_fit TABLE PROGRAMS [FIGURE=VALUE ...] [FIGURE? ...] [HELD_OUT ...]
 //   TABLE     of bench/cost.py --table: measured times of kernels and programs
 //   PROGRAMS  of bench/cost.py --programs: name, threads, file and dims of inputs
+//   FIGURE=VALUE  begins with that value, and leaves it; FIGURE?: only these are fitted
 //   HELD_OUT  programs whose name has one of these in it are reported and not fitted to
 // Plans are those of this build's preset for this machine, as in the table; only what they are
 // predicted to take changes. TABLE.fitted is the table with what the fitted figures tell.
@@ -193,6 +194,8 @@ std::vector<Figure> figures() {
   overlap("fetched_alone", &Overlap::fetched_alone);
   overlap("fetched_beyond", &Overlap::fetched_beyond);
   overlap("torn_line", &Overlap::torn_line);
+  overlap("crossing_beside", &Overlap::crossing_beside);
+  overlap("fetched_back", &Overlap::fetched_back);
   overlap("taken_alone", &Overlap::taken_alone);
   overlap("taken_beside", &Overlap::taken_beside);
   overlap("taken_apart", &Overlap::taken_apart);
@@ -240,6 +243,7 @@ std::vector<Figure> figures() {
   add("tap", &MachineModel::tap);
   add("join", &MachineModel::join);
   add("recurrent_step", &MachineModel::recurrent_step);
+  add("head_start", &MachineModel::head_start);
   add("run", &MachineModel::run);
   add("barrier", &MachineModel::barrier);
   add("team", &MachineModel::team);
@@ -319,8 +323,7 @@ void report(std::vector<Program>& programs, const MachineModel& model, const cha
   }
 }
 
-void fit(std::vector<Program>& programs, MachineModel& model) {
-  const std::vector<Figure> all = figures();
+void fit(std::vector<Program>& programs, MachineModel& model, const std::vector<Figure>& all) {
   std::vector<double> begin;
   for (const Figure& figure : all) begin.push_back(figure.of(model));
   double best = loss_of(programs, model);
@@ -354,9 +357,48 @@ void fit(std::vector<Program>& programs, MachineModel& model) {
   }
 }
 
+/// What follows TABLE and PROGRAMS.
+struct Wishes {
+  std::vector<std::pair<Figure, double>> given;
+  std::vector<Figure> fitted;  ///< all where none is named
+  std::vector<std::string> held_out;
+};
+
+Result<Wishes> wishes_of(int count, char** arguments) {
+  const std::vector<Figure> all = figures();
+  Wishes wishes;
+  for (int i = 0; i < count; ++i) {
+    const std::string text = arguments[i];
+    const std::size_t end = text.find_first_of("=?");
+    if (end == std::string::npos) {
+      wishes.held_out.push_back(text);
+      continue;
+    }
+    const auto figure = std::ranges::find(all, text.substr(0, end), &Figure::name);
+    if (figure == all.end()) return bad_input("There is no figure ({}).", text.substr(0, end));
+    if (text[end] == '?') {
+      wishes.fitted.push_back(*figure);
+    } else {
+      wishes.given.emplace_back(*figure, std::stod(text.substr(end + 1)));
+    }
+  }
+  if (!wishes.fitted.empty()) return wishes;
+  std::ranges::copy_if(all, std::back_inserter(wishes.fitted), [&](const Figure& figure) {
+    return std::ranges::none_of(wishes.given,
+                                [&](const auto& pair) { return pair.first.name == figure.name; });
+  });
+  return wishes;
+}
+
 int run(int count, char** arguments) {
   if (count < 3) {
-    std::fprintf(stderr, "usage: cost_fit TABLE PROGRAMS [HELD_OUT ...]\n");
+    std::fprintf(
+        stderr, "usage: cost_fit TABLE PROGRAMS [FIGURE=VALUE ...] [FIGURE? ...] [HELD_OUT ...]\n");
+    return 2;
+  }
+  const Result<Wishes> wishes = wishes_of(count - 3, arguments + 3);
+  if (!wishes.ok()) {
+    std::fprintf(stderr, "%s\n", wishes.error().message.c_str());
     return 2;
   }
   const Table table = read_table(arguments[1]);
@@ -383,8 +425,8 @@ int run(int count, char** arguments) {
     program.name = fields[0];
     program.threads = threads;
     program.plan = std::move(plan).value();
-    for (int i = 3; i < count; ++i)
-      program.is_held_out |= fields[0].find(arguments[i]) != std::string::npos;
+    for (const std::string& part : wishes->held_out)
+      program.is_held_out |= fields[0].find(part) != std::string::npos;
     if (take_measured(program, rows->second)) programs.push_back(std::move(program));
     else std::printf("left out, another plan: %s, %d thread(s)\n", program.name.c_str(), threads);
   }
@@ -396,7 +438,9 @@ int run(int count, char** arguments) {
   }
   MachineModel model = *backends_by_threads.begin()->second->model();
   report(programs, model, "before");
-  fit(programs, model);
+  for (const auto& [figure, value] : wishes->given) figure.of(model) = value;
+  if (!wishes->given.empty()) report(programs, model, "given");
+  fit(programs, model, wishes->fitted);
   report(programs, model, "after");
   write_table(programs, std::string(arguments[1]) + ".fitted");
   return 0;

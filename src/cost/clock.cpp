@@ -69,8 +69,8 @@ MachineModel at_clock(const MachineModel& model, double ghz) {
   const double slower = model.ghz / ghz;
   moved.ghz = ghz;
   for (double* figure :
-       {&moved.cycle, &moved.narrow_ns, &moved.gather_lane_ns, &moved.kernel, &moved.item,
-        &moved.loop, &moved.row_block, &moved.tap, &moved.join, &moved.recurrent_step,
+       {&moved.cycle, &moved.narrow_ns, &moved.gather_lane_ns, &moved.kernel, &moved.head_start,
+        &moved.item, &moved.loop, &moved.row_block, &moved.tap, &moved.join, &moved.recurrent_step,
         &moved.host_call, &moved.host_element, &moved.loop_trip, &moved.run})
     *figure *= slower;
   for (double& op : moved.op_ns) op *= slower;

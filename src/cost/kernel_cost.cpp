@@ -410,8 +410,11 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
                   lines_ns(work, work.far_rows, overlap.far_row) + work.crowded) *
                      share +
                  crossing.fetched + crossing.taken;
-  alone += crossing.fetched * (1 - work.far_beside) +
-           crossing.taken * (1 - work.far_beside * overlap.taken_beside);
+  const double hides = overlap.crossing_beside * time.compute / share;
+  const auto waited_for = [&](double ns, double part) { return std::max(0.0, ns - hides * part); };
+  alone += waited_for(crossing.fetched * (1 - work.far_beside), crossing.part_read) +
+           waited_for(crossing.taken * (1 - work.far_beside * overlap.taken_beside),
+                      crossing.part_written);
   const double beside = time.compute * work.beside;
   time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +
             time.compute - beside;

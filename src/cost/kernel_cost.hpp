@@ -96,9 +96,13 @@ double code_lines_of(const loop::Kernel& kernel);
 /// hides memory, and that it writes.
 struct CrossingTime {
   double fetched = 0, taken = 0;
+  /// What these lines are of all that the kernel reads, and of all that it writes.
+  double part_read = 0, part_written = 0;
 
   bool is_nothing() const { return fetched == 0 && taken == 0; }
-  CrossingTime operator*(double times) const { return {fetched * times, taken * times}; }
+  CrossingTime operator*(double times) const {
+    return {fetched * times, taken * times, part_read, part_written};
+  }
 };
 
 /// The time of that work on `threads` workers, barriers not counted. A line of the program's code

@@ -55,6 +55,7 @@ struct MachineModel {
   /// would be asked for.
   std::array<double, level_count> first_bytes{0, 0, 12, 90};
   double kernel = 5;          ///< calling a kernel
+  double head_start = 0;      ///< ns of a kernel that pass before the one before it has ended
   double item = 3;            ///< a work item
   double loop = 2;            ///< entering a loop over vectors
   double row_block = 6;       ///< a register block of a contraction, besides its multiply-adds

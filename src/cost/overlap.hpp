@@ -35,7 +35,12 @@ struct Overlap {
   /// reads them, and by who writes them. Fitted on Zen 4; for others what was waited for there
   /// before, in the same proportion.
   double fetched = 0.12, taken = 0.2;
-  /// ns until the first such line is there that is read.
+  /// Of the instructions that go with such lines, the part that hides them.
+  double crossing_beside = 0;
+  /// Where a line that one core has written belongs to the next that reads it: of the price of
+  /// such a line, what the first core pays to read it again. 0: it belongs to both.
+  double fetched_back = 0;
+  /// ns until the first such line is there that is read by a worker who is alone.
   double first_fetched = 0;
   /// Times more that lines are waited for which are read in pieces or alone, and not asked for
   /// ahead.

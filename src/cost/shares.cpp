@@ -99,18 +99,23 @@ class Shares {
 
   static void set_place(Share& share, std::int64_t offset, const Integers& strides,
                         const Integers& extents, std::size_t lead) {
-    std::int64_t within = 1;  // elements from the first to the last one of a point of `lead`
+    const std::int64_t step = lead < extents.size() ? std::abs(strides[lead]) : 0;
+    // Elements from the first to the last one of a point of `lead`, and of those that follow it as
+    // windows do, into the next ones' place.
+    std::int64_t within = 1, over = 0;
     share.first = share.last = offset;
     for (std::size_t dim = 0; dim < extents.size(); ++dim) {
       const std::int64_t way = strides[dim] * (extents[dim] - 1);
       (way < 0 ? share.first : share.last) += way;
-      if (dim != lead) within += std::abs(way);
+      if (dim == lead) continue;
+      const std::int64_t stride = std::abs(strides[dim]);
+      const bool is_window = step > 0 && stride >= step && stride < step * extents[lead];
+      (is_window ? over : within) += std::abs(way);
     }
-    const std::int64_t step = lead < extents.size() ? std::abs(strides[lead]) : 0;
     if (step == 0) return;
     // In order, though windows reach over into the other part.
     if (step * extents[lead] >= within) {
-      share.reach = within - step;
+      share.reach = within + over - step;
       share.kind = strides[lead] < 0 ? Share::Kind::reversed : Share::Kind::in_order;
       return;
     }

@@ -231,7 +231,7 @@ Status PlanBuilder::add_loop(const Region& region, const FlatGraph& body) {
   std::vector<std::int32_t> renamed = bind_body(region, plan, loop, step.buffers);
   step.buffers.push_back(merge_body(region, std::move(plan), std::move(renamed), loop));
   step.index = static_cast<std::int32_t>(plan_.loops.size());
-  const double trips = loop.trips < 0 ? 1 : static_cast<double>(loop.trips);
+  const auto trips = static_cast<double>(iterations_of(loop));
   for (const Step& inner : loop.steps) {
     step.threads = std::max(step.threads, inner.threads);
     step.flops += trips * inner.flops;

@@ -12,9 +12,8 @@ namespace {
 struct Owner {
   enum class Kind : std::uint8_t { nobody, one, all, woven } kind = Kind::nobody;
   std::int32_t worker = 0;  ///< one
+  bool has_read = false;    ///< one: it fetched what another had written, and wrote nothing since
   double period = 0;        ///< woven: bytes until the same worker comes again; 0: unknown
-
-  bool operator==(const Owner&) const = default;
 };
 
 class Owners {
@@ -31,11 +30,12 @@ class Owners {
   using SharesOf = std::function<const std::vector<cost::Share>&(const Step&)>;
 
   Owners(const Plan& plan, const Pieces& pieces, const Whereabouts& where,
-         const SharesOf& shares_of)
+         const SharesOf& shares_of, const cost::Overlap& overlap)
       : plan_(plan),
         pieces_(pieces),
         where_(where),
         shares_of_(shares_of),
+        overlap_(overlap),
         owners_(pieces.bytes().size()),
         crossing_(pieces.bytes().size()) {}
 
@@ -233,8 +233,11 @@ class Owners {
       Owner& owner = owners_[piece];
       if (written || owner.kind == Owner::Kind::nobody) {
         owner = by;
-      } else if (owner != by) {
-        owner = {.kind = Owner::Kind::all};
+      } else if (!is_same(owner, by)) {
+        const bool moves = overlap_.fetched_back > 0 && owner.kind == Owner::Kind::one &&
+                           by.kind == Owner::Kind::one && !owner.has_read;
+        owner = moves ? Owner{.kind = Owner::Kind::one, .worker = by.worker, .has_read = true}
+                      : Owner{.kind = Owner::Kind::all};
       }
     }
   }
@@ -264,14 +267,19 @@ class Owners {
     return {.kind = Owner::Kind::one, .worker = team.first + static_cast<std::int32_t>(part)};
   }
 
+  static bool is_same(const Owner& a, const Owner& b) {
+    return a.kind == b.kind && a.worker == b.worker && a.period == b.period;
+  }
+
   /// How often a piece is fetched from another worker's caches, or taken from them to be written.
-  static double share_from_others(const Owner& by, const Owner& owner, int threads, bool written) {
+  double share_from_others(const Owner& by, const Owner& owner, int threads, bool written) const {
     if (owner.kind == Owner::Kind::nobody) return 0;
     if (owner.kind == Owner::Kind::all) return written ? 1 : 0;
     if (by.kind == Owner::Kind::all) return threads - 1;
     const bool is_known = by.kind == Owner::Kind::one || by.period > 0;
-    if (by == owner && is_known) return 0;
-    if (by.kind == Owner::Kind::one && owner.kind == Owner::Kind::one) return 1;
+    if (is_same(by, owner) && is_known) return 0;
+    if (by.kind == Owner::Kind::one && owner.kind == Owner::Kind::one)
+      return owner.has_read && !written ? overlap_.fetched_back : 1;
     return 1 - 1.0 / std::max(threads, 2);
   }
 
@@ -289,6 +297,7 @@ class Owners {
   const Pieces& pieces_;
   const Whereabouts& where_;
   const SharesOf& shares_of_;
+  const cost::Overlap& overlap_;
   std::vector<Owner> owners_;
   std::vector<Touched> crossing_;     ///< by piece, of the step at hand
   std::vector<std::size_t> touched_;  ///< pieces with some
@@ -299,8 +308,9 @@ class Owners {
 
 std::map<const Step*, Crossing> crossings(const Plan& plan, const Pieces& pieces,
                                           const Whereabouts& where,
-                                          const Owners::SharesOf& shares_of) {
-  return Owners(plan, pieces, where, shares_of).run();
+                                          const Owners::SharesOf& shares_of,
+                                          const cost::Overlap& overlap) {
+  return Owners(plan, pieces, where, shares_of, overlap).run();
 }
 
 }  // namespace rlx::plan

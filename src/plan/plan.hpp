@@ -120,6 +120,12 @@ struct LoopPlan {
   std::vector<Slice> slices;
 };
 
+/// How often a loop goes round, or is taken to where only data tells.
+inline std::int64_t iterations_of(const LoopPlan& loop) {
+  constexpr std::int64_t assumed = 8;
+  return loop.trips >= 0 ? loop.trips : assumed;
+}
+
 /// A grouped matmul: rows are put together by expert, and the rows of each expert are multiplied
 /// with its matrix by kernels for a few rows.
 struct GroupedPlan {

@@ -6,8 +6,8 @@
 
 namespace rlx::plan {
 
-/// Every step is a launch, a host call also a sync point; traffic is what the steps touch, host
-/// output the bytes of the output buffers. Saturates.
+/// Every step is a launch, a host call also a sync point, each as often as the loop around it goes
+/// round; traffic is what the steps touch, host output the bytes of the output buffers. Saturates.
 GraphIoProfile profile_plan_io(const Plan& plan);
 
 }  // namespace rlx::plan

@@ -35,10 +35,17 @@ void set_barriers(std::vector<Step>& steps) {
     steps[i].barrier_before = i > 0 && (steps[i].threads > 1 || steps[i - 1].threads > 1);
 }
 
+/// Steps by themselves, and what lies between them: barriers, or the head starts of kernels.
 double total_of(const std::vector<Step>& steps, const cost::MachineModel& model) {
   double total = 0;
-  for (const Step& step : steps)
-    total += step.predicted_ns + (step.barrier_before ? model.barrier : 0);
+  for (const Step& step : steps) {
+    total += step.predicted_ns;
+    if (step.barrier_before) {
+      total += model.barrier;
+    } else if (&step != &steps.front()) {
+      total -= std::min(model.head_start, step.predicted_ns / 2);
+    }
+  }
   return total;
 }
 
@@ -106,7 +113,7 @@ class Predictor {
     };
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     crossings_.clear();
-    if (team) crossings_ = crossings(plan_, owned_, where_, shares_of);
+    if (team) crossings_ = crossings(plan_, owned_, where_, shares_of, model_.overlap);
     predict(plan_.steps);
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;
@@ -214,8 +221,8 @@ class Predictor {
   }
 
   /// What it costs that data lies in the other workers' caches, for who does that work.
-  cost::CrossingTime crossing_time(const Crossing& crossing,
-                                   const cost::KernelWork& work = {}) const {
+  cost::CrossingTime crossing_time(const Crossing& crossing, const cost::KernelWork& work = {},
+                                   int threads = 1) const {
     const cost::Overlap& overlap = model_.overlap;
     const double fetched =
         overlap.fetched * (1 - overlap.fetched_together * work.loads_apart) *
@@ -225,12 +232,19 @@ class Predictor {
                          (1 + overlap.taken_alone * work.share_of(work.lone_lines));
     cost::CrossingTime time{.taken = overlap.torn_line * crossing.torn_lines};
     constexpr double line_bytes = 64;
-    time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);
+    if (threads == 1)
+      time.fetched = overlap.first_fetched * std::min(1.0, crossing.all_read() / line_bytes);
     for (std::size_t level = 0; level < model_.other_core.size(); ++level) {
       const double read = crossing.read[level] + overlap.fetched_beyond * crossing.beyond[level];
       time.fetched += fetched * read / model_.other_core[level];
       time.taken += taken * crossing.written[level] / model_.other_core[level];
     }
+    const auto part = [](double bytes, const auto& by_level) {
+      const double all = by_level[0] + by_level[1] + by_level[2] + by_level[3];
+      return all > 0 ? std::min(1.0, bytes / all) : 0;
+    };
+    time.part_read = part(crossing.all_read(), work.read);
+    time.part_written = part(crossing.all_written(), work.written);
     return time;
   }
   /// The same of a step of the plan as it is.
@@ -238,7 +252,7 @@ class Predictor {
     const auto known = crossings_.find(&step);
     if (known == crossings_.end()) return {};
     if (step.kind != Step::Kind::kernel) return crossing_time(known->second);
-    return crossing_time(known->second, work(step, where_.data));
+    return crossing_time(known->second, work(step, where_.data), step.threads);
   }
   /// About the same where either the step before or this one runs on one worker, who has the part
   /// of the others or leaves them theirs.
@@ -375,7 +389,7 @@ class Predictor {
   }
 
   cost::KernelTime loop_time(const LoopPlan& loop) const {
-    const double trips = loop.trips >= 0 ? static_cast<double>(loop.trips) : assumed_trips;
+    const auto trips = static_cast<double>(iterations_of(loop));
     const bool team = std::any_of(loop.steps.begin(), loop.steps.end(), shares);
     const double trip = model_.loop_trip + (team ? cost::loop_barriers * model_.barrier : 0);
     const double ns = trips * (total_of(loop.steps, model_) + trip);

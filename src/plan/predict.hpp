@@ -54,10 +54,8 @@ struct Crossing {
 /// `shares_of`: how a kernel's buffers fall on a team.
 std::map<const Step*, Crossing> crossings(
     const Plan& plan, const Pieces& pieces, const Whereabouts& where,
-    const std::function<const std::vector<cost::Share>&(const Step&)>& shares_of);
-
-/// How often a loop is taken to run whose number of iterations data tells.
-inline constexpr double assumed_trips = 8;
+    const std::function<const std::vector<cost::Share>&(const Step&)>& shares_of,
+    const cost::Overlap& overlap);
 
 /// Sets the number of threads of every step, 1 to `most`, so that the whole run is predicted to
 /// take least time, and the predicted times of steps and plan. Barriers follow from the threads.

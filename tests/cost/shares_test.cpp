@@ -5,6 +5,7 @@
 
 #include "cost/kernel_cost.hpp"
 #include "cost/presets.hpp"
+#include "passes/passes.hpp"
 #include "plan/build.hpp"
 #include "plan/regions.hpp"
 #include "rlx/rlx.hpp"
@@ -50,6 +51,25 @@ TEST(Shares, a_transpose_reads_or_writes_woven) {
   const Share& woven = read->kind == Share::Kind::woven ? *read : *written;
   EXPECT_EQ(woven.kind, Share::Kind::woven);
   EXPECT_EQ(woven.period, read->kind == Share::Kind::woven ? 200 : 96);
+}
+
+TEST(Shares, windows_reach_over_though_they_are_higher_than_the_image) {
+  for (const std::int64_t rows : {2, 3, 40}) {
+    Graph graph;
+    const Value image = graph.input("x", f32, {1, rows, 32, 48});
+    const Value planes = transpose(image, {0, 3, 1, 2});
+    const Value made = conv(planes, graph.param("w", f32, {48, 1, 5, 5}),
+                            {.pad_low = {2, 2}, .pad_high = {2, 2}, .groups = 48});
+    graph.output("y", transpose(made, {0, 2, 3, 1}));
+    graph = passes::canonicalise(std::move(graph)).value();
+    graph = passes::simplify(passes::channels_last(graph).value()).value();
+    const std::vector<Share> shares = shares_of(passes::drop_dead(std::move(graph)).value());
+    const Share* read = find(shares, false);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->kind, Share::Kind::in_order) << rows;
+    // Four rows, and four pixels of the next one.
+    EXPECT_EQ(read->reach, (4 * 32 + 4) * 48) << rows;
+  }
 }
 
 TEST(Shares, what_rows_have_in_common_everybody_reads) {

@@ -54,7 +54,7 @@ std::vector<Crossing> crossings_with(Plan plan, const cost::MachineModel& model,
     return work.shares;
   };
   const std::map<const Step*, Crossing> found =
-      crossings(plan, Pieces(plan, owner_pieces), where, shares_of);
+      crossings(plan, Pieces(plan, owner_pieces), where, shares_of, model.overlap);
   std::vector<Crossing> result;
   for (const Step& step : plan.steps) result.push_back(found.at(&step));
   return result;
@@ -199,6 +199,28 @@ TEST(Crossing, of_what_one_worker_made_the_other_fetches_half) {
   const std::vector<Crossing> turns = crossings_with(plan, model, {1, 2});
   EXPECT_NEAR(turns[1].all_read(), bytes / 2, 0.1 * bytes);
   EXPECT_NEAR(turns[0].all_written(), bytes / 2, 0.1 * bytes);  // the next run
+}
+
+TEST(Crossing, where_lines_move_to_who_reads_them_that_worker_may_write_them) {
+  cost::MachineModel model = cost::model_of_zen5();
+  constexpr double bytes = 128 * 128 * 4;
+  Graph graph;
+  const Value x = graph.input("x", f32, {128, 128}), w = graph.param("w", f32, {128, 128});
+  const Value y = matmul(x, w);                   // by both, each half of the rows
+  graph.output("z", matmul(y, w));                // by one, who reads all rows
+  graph.output("again", tanh(matmul(y, w) + y));  // by both
+  const Plan plan = plan_of(graph, model, 1);
+  ASSERT_EQ(plan.steps.size(), 3U);
+  const auto found = [&](double back) {
+    model.overlap.fetched_back = back;
+    return crossings_with(plan, model, {2, 1, 2});
+  };
+  // The other one reads its half for the second time: it shares it, or gets it back for a part of
+  // the price.
+  EXPECT_EQ(found(0)[2].all_read(), 0);
+  EXPECT_NEAR(found(0.25)[2].all_read(), 0.25 * bytes / 2, 0.05 * bytes);
+  for (const double back : {0.0, 0.25})
+    EXPECT_NEAR(found(back)[1].all_read(), bytes / 2, 0.05 * bytes) << back;
 }
 
 TEST(Crossing, lines_that_two_workers_write_a_part_of_are_taken_back) {
