@@ -119,8 +119,10 @@ def rows_of(options, spec, threads, least, known):
 def close_refusals(plan):
     """The questions that were refused by less than twice what they would have won."""
     for question in plan["questions"]:
-        lost = question["work_added_ns"]
-        won = question["score_ns"] + lost
+        lost, won = question["after_ns"], question["before_ns"]
+        if won == 0:
+            lost = question["work_added_ns"]
+            won = question["score_ns"] + lost
         ratio = lost / won if won > 0 else float("inf")
         if not question["fused"] and ratio < 2:
             yield question["what"]

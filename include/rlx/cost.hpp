@@ -109,8 +109,10 @@ struct FusionQuestion {
   std::string what;  ///< "join add %7 to matmul %3"
   std::string kind;  ///< "consumer", "producer", "sibling", "recompute", ...
   GraphIoProfile before, after;
-  double work_added_ns = 0;  ///< time of recomputing and of other loops, taken off the score
-  double score_ns = 0;       ///< of the gate, less work_added_ns
+  double before_ns = 0, after_ns = 0;  ///< predicted, where both were planned whole; else 0
+  /// Time of recomputing and of other loops, taken off the score; below 0: saved.
+  double work_added_ns = 0;
+  double score_ns = 0;  ///< of the gate, less work_added_ns
   bool fused = false;
 };
 
@@ -223,6 +225,11 @@ struct Explanation {
     double predicted_us = 0;
     std::string bound;   ///< what the prediction says limits it: "compute", "memory", "launch", ...
     std::string reason;  ///< why it is this kernel, or why it is no generated one
+    /// Of a loop: the kernels of one iteration, with what each takes in it; and the number of
+    /// iterations, assumed where only data tells it.
+    std::vector<Kernel> inside;
+    std::int64_t iterations = 0;
+    bool assumes_iterations = false;
   };
   struct Claim {
     std::string op, origin;

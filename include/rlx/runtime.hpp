@@ -105,6 +105,9 @@ struct CompileOptions {
   std::map<std::string, bool> answers;
   /// Worker threads of a run; 0: the session's.
   int threads = 0;
+  /// What this call does where the session's device is not there; none: as the session's policy
+  /// says. CompiledGraph::device tells what came of it.
+  std::optional<DevicePolicy::Missing> missing;
 
   /// An output whose value of one run is an input of the next. Both leave the program's lists; the
   /// value starts with zeros and is a handle under the input's name (read_handle, bind_handle).
@@ -361,7 +364,7 @@ struct SessionOptions {
 /// read.
 bool is_saved_program(const std::string& file);
 
-/// Compiles graphs for one device. Thread-safe.
+/// Compiles graphs for one device, or each for the one that the policy picks. Thread-safe.
 class Session {
  public:
   struct Impl;
@@ -376,7 +379,9 @@ class Session {
   /// and shared with other processes. The file and its folders must be the user's own. Errors: no
   /// such file or not trusted; damaged; made by another rlx or for another machine.
   Result<CompiledGraph> load(const std::string& file);
-  /// The device that was asked for, or chosen.
+  /// The device of the program made last; before there is one, the device that was asked for. Where
+  /// none was asked for each program is placed by itself, with the dims that its options bind
+  /// (others count as 1); CompiledGraph::device tells where.
   Device device() const;
 
  private:

@@ -104,15 +104,15 @@ class Backend {
   /// Does the device run this composite whole?
   virtual Claim claim(const Graph& graph, const Node& node) const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
-  /// What a run of a lowered graph on so many threads (0: the device's) would take, as a part of a
-  /// program that does this elsewhere. Errors: not_available where the device cannot tell.
-  virtual Result<double> predicted_ns(const Graph&, int, const cost::Elsewhere&) const {
-    return Error{ErrorKind::not_available, "This device predicts no times."};
-  }
-  /// The profile of the plan of a lowered graph: exact launches, syncs and bytes. Errors:
-  /// not_available where the device makes no such plans.
-  virtual Result<GraphIoProfile> planned_io(const Graph&, int) const {
-    return Error{ErrorKind::not_available, "This device tells no profiles of plans."};
+  /// A graph planned by itself: what a run takes, and its exact launches, syncs and bytes.
+  struct Prospect {
+    double ns = 0;
+    GraphIoProfile io;
+  };
+  /// That of a lowered graph on so many threads (0: the device's), as a part of a program that does
+  /// this elsewhere. Errors: not_available where the device cannot tell.
+  virtual Result<Prospect> prospect(const Graph&, int, const cost::Elsewhere&) const {
+    return Error{ErrorKind::not_available, "This device tells nothing of plans."};
   }
   /// Programs that gain from running at the same time.
   virtual int lanes() const { return 1; }

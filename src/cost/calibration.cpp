@@ -13,6 +13,7 @@
 #include "base/cache_folder.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 
 namespace rlx {
 namespace cost {
@@ -22,6 +23,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t file_limit = 256 << 10;
 constexpr const char* file_kind = "rlx calibration";
+constexpr std::size_t most_races = 256;
+constexpr std::size_t digest_digits = 2 * sizeof(Digest::bytes);
 
 struct Figure {
   const char* name;
@@ -147,6 +150,22 @@ Status read_gemms(const Json& json, int threads, std::vector<MeasuredGemm>& gemm
   return {};
 }
 
+/// Races were kept since, by programs that chose a device: there may be none.
+Status read_races(const Json& json, std::vector<Calibration::Impl::Race>& races) {
+  const auto found = json.find("races");
+  if (found == json.end()) return {};
+  if (!found->is_array() || found->size() > most_races) return bad_input("the races are no list");
+  for (const Json& entry : *found) {
+    Calibration::Impl::Race race{entry.at("graph").get<std::string>(),
+                                 entry.at("ns").get<double>()};
+    constexpr double longest_ns = 1e15;
+    if (race.graph.size() != digest_digits || !(race.ns > 0 && race.ns < longest_ns))
+      return bad_input("a race cannot be true");
+    races.push_back(std::move(race));
+  }
+  return {};
+}
+
 /// "2026-11-21T14:00:00Z".
 bool is_date(std::string_view text) {
   constexpr std::string_view form = "dddd-dd-ddTdd:dd:ddZ";
@@ -181,6 +200,7 @@ Result<std::shared_ptr<const Calibration::Impl>> read(const Json& json) {
     return bad_input("it does not say when and with which generator it was made");
   RLX_TRY(read_model(json.at("figures"), impl->model));
   RLX_TRY(read_gemms(json.at("gemms"), impl->threads, impl->gemms));
+  RLX_TRY(read_races(json, impl->races));
   return std::shared_ptr<const Calibration::Impl>(std::move(impl));
 }
 
@@ -198,6 +218,27 @@ Result<DeviceIdentity> cpu_identity() {
   return DeviceIdentity{processor_name(), facts.family,
                         facts.model,      std::string(codegen::name_of(target.isa)),
                         target.features,  default_thread_count()};
+}
+
+std::string calibration_file(const DeviceIdentity& identity) {
+  return fmt::format("calibration_cpu_{}_{}.json", identity.isa, identity.threads);
+}
+
+std::optional<double> kept_race(Device device, const std::string& graph) {
+  const auto calibration = Calibration::load(device);
+  if (!calibration.ok()) return std::nullopt;
+  const auto& races = calibration->impl().races;
+  const auto found = std::ranges::find(races, graph, &Calibration::Impl::Race::graph);
+  return found == races.end() ? std::nullopt : std::optional(found->ns);
+}
+
+bool keep_race(Device device, const std::string& graph, double ns) {
+  const auto calibration = Calibration::load(device);
+  if (!calibration.ok()) return false;
+  Calibration::Impl impl = calibration->impl();
+  if (impl.races.size() >= most_races) impl.races.erase(impl.races.begin());
+  impl.races.push_back({graph, ns});
+  return Calibration(std::make_shared<const Calibration::Impl>(std::move(impl))).save().ok();
 }
 
 HostModel model_for(const codegen::Target& target) {
@@ -229,8 +270,10 @@ Result<Calibration> Calibration::parse(std::string_view text) {
 Result<Calibration> Calibration::load(Device device) {
   RLX_TRY(cost::check_device(device));
   RLX_ASSIGN(const CacheFolder folder, CacheFolder::open_for_user());
-  const std::string path = folder.path() + "/" + cost::calibration_file;
-  const auto bytes = folder.read(cost::calibration_file, cost::file_limit);
+  RLX_ASSIGN(const cost::DeviceIdentity identity, cost::cpu_identity());
+  const std::string file = cost::calibration_file(identity);
+  const std::string path = folder.path() + "/" + file;
+  const auto bytes = folder.read(file, cost::file_limit);
   std::error_code none;
   if (!bytes && !std::filesystem::exists(std::filesystem::symlink_status(path, none)))
     return not_available("The machine is not calibrated.");
@@ -264,9 +307,10 @@ Result<Calibration> Calibration::load_or_measure(
 
 Result<std::string> Calibration::save() const {
   RLX_ASSIGN(const CacheFolder folder, CacheFolder::open_for_user());
-  const std::string content = text();
-  RLX_TRY(folder.write(cost::calibration_file, std::as_bytes(std::span(content))));
-  return folder.path() + "/" + cost::calibration_file;
+  RLX_ASSIGN(const cost::DeviceIdentity identity, cost::cpu_identity());
+  const std::string file = cost::calibration_file(identity), content = text();
+  RLX_TRY(folder.write(file, std::as_bytes(std::span(content))));
+  return folder.path() + "/" + file;
 }
 
 std::string Calibration::text() const {
@@ -287,6 +331,8 @@ std::string Calibration::text() const {
                              {"threads", gemm.threads},
                              {"gflops", gemm.gflops}});
   }
+  for (const auto& [graph, ns] : impl_->races)
+    json["races"].push_back({{"graph", graph}, {"ns", ns}});
   return json.dump(1) + "\n";
 }
 

@@ -12,14 +12,18 @@ struct Calibration::Impl {
   cost::MachineModel model;
   std::vector<MeasuredGemm> gemms;
   int threads = 1;
+  /// What a run of a graph took in a race of devices.
+  struct Race {
+    std::string graph;  ///< a digest, in hexadecimal digits
+    double ns = 0;
+  };
+  std::vector<Race> races;  ///< the latest at the end
 };
 
 namespace cost {
 
 /// Counted up where figures change their meaning: older files are measured anew.
 inline constexpr int calibration_schema = 3;
-/// In the cache folder.
-inline constexpr const char* calibration_file = "calibration_cpu.json";
 
 /// Who the figures are of: the processor, its caches, the instruction set, the threads.
 struct DeviceIdentity {
@@ -30,6 +34,8 @@ struct DeviceIdentity {
   bool operator==(const DeviceIdentity&) const = default;
 };
 Result<DeviceIdentity> cpu_identity();
+/// The name of its file in the cache folder: one for each instruction set and number of threads.
+std::string calibration_file(const DeviceIdentity& identity);
 
 /// The model that this machine's programs are predicted with: the calibration where there is one
 /// that fits `target`, else the preset of the processor's family. Measures nothing.
@@ -39,6 +45,13 @@ struct HostModel {
   std::string note;
 };
 HostModel model_for(const codegen::Target& target);
+
+/// What a run of the graph with this digest took on the device in an earlier race, where the
+/// calibration that serves has it.
+std::optional<double> kept_race(Device device, const std::string& graph);
+/// Keeps it as a part of the device's calibration, of which the oldest races give way beyond 256.
+/// False: there is none, or its file cannot be written.
+bool keep_race(Device device, const std::string& graph, double ns);
 
 /// Measures the figures with generated kernels; `preset`: those that are not measured, and how long
 /// an op about takes. The machine may be slower or faster than that. Errors: not_available where

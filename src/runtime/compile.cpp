@@ -102,7 +102,8 @@ cost::Profiler planned_by(const Backend& backend, int threads) {
     RLX_ASSIGN(lowered, passes::simplify(std::move(lowered)));
     RLX_ASSIGN(lowered, passes::merge_equal(std::move(lowered)));
     RLX_ASSIGN(lowered, passes::drop_dead(std::move(lowered)));
-    return backend.planned_io(lowered, threads);
+    RLX_ASSIGN(const Backend::Prospect alone, backend.prospect(lowered, threads, {}));
+    return alone.io;
   };
 }
 
@@ -241,7 +242,8 @@ Result<Graph> Lowering::in_forms(const Graph& graph, const passes::PrecisionPoli
     RLX_ASSIGN(Graph whole,
                passes::winograd(graph, [&](const Graph&, Questions) { return choice; }));
     RLX_ASSIGN(whole, joined(std::move(whole), policy, questions, claims));
-    return backend.predicted_ns(whole, options.threads, {});
+    RLX_ASSIGN(const Backend::Prospect planned, backend.prospect(whole, options.threads, {}));
+    return planned.ns;
   };
   return passes::winograd(graph, [&](const Graph& within, Questions asked) {
     return forms.fastest(within, asked, predict);
@@ -283,12 +285,13 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   program.outputs = output_infos(hir);
 
   const passes::PrecisionPolicy policy = precision_policy(backend, options);
-  Lowering lowering{backend,
-                    options,
-                    !fusion_is_disabled(options),
-                    gate_of(backend, options),
-                    FormChoice(backend, options.threads, options.answers, hir, policy),
-                    program};
+  Lowering lowering{
+      backend,
+      options,
+      !fusion_is_disabled(options),
+      gate_of(backend, options),
+      FormChoice(backend, options.threads, gate_of(backend, options), options.answers, hir, policy),
+      program};
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(std::move(mir),
                              [&](Graph graph) { return lowering.primitives(std::move(graph)); }));

@@ -126,7 +126,7 @@ CompiledGraph::~CompiledGraph() = default;
 
 const std::vector<IoInfo>& CompiledGraph::inputs() const { return impl_->inputs; }
 const std::vector<IoInfo>& CompiledGraph::outputs() const { return impl_->outputs; }
-Device CompiledGraph::device() const { return impl_->session->chosen; }
+Device CompiledGraph::device() const { return impl_->backend->device(); }
 
 Tensor CompiledGraph::Impl::read(std::size_t output) const {
   const TensorView& view = views[output];

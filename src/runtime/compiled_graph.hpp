@@ -20,6 +20,7 @@ namespace rlx {
 struct ProgramSettings {
   std::shared_ptr<Session::Impl> session;  ///< keeps the backend alive
   Backend* backend = nullptr;
+  std::optional<DeviceChoice> choice;  ///< of the backend; nothing where there was none to make
   std::shared_ptr<const Graph> graph;  ///< with the asked outputs and the symbols that were bound
   CompileOptions options;
   std::vector<IoInfo> inputs, outputs;

@@ -10,4 +10,8 @@ namespace rlx {
 /// The graph must outlive the result.
 RaceFunction race_on_this_machine(const Graph& graph);
 
+/// The same race, but what was timed for this graph before is not timed again. Answers are a part
+/// of the device's calibration; of a device that has none they last as long as the process.
+RaceFunction timed_once(const Graph& graph, RaceFunction race);
+
 }  // namespace rlx

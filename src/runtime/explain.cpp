@@ -34,15 +34,14 @@ Explanation::Buffer explain_buffer(const plan::BufferPlan& buffer) {
 
 /// What a generated kernel reads and writes. One that writes over a dying operand has its result's
 /// buffer, whose life starts here, at the operand's place.
-void note_buffers(const plan::Plan& plan, std::size_t index, Explanation::Kernel& kernel) {
-  const plan::Step& step = plan.steps[index];
+void note_buffers(const plan::Plan& plan, const plan::Step& step, std::int32_t index,
+                  Explanation::Kernel& kernel) {
   const loop::Kernel& code = plan.kernels[static_cast<std::size_t>(step.index)];
   const auto at = [&](std::int32_t buffer) -> const plan::BufferPlan& {
     return plan.buffers[static_cast<std::size_t>(buffer)];
   };
   const auto starts_here = [&](const plan::BufferPlan& buffer) {
-    return buffer.storage == plan::Storage::arena &&
-           buffer.first_step == static_cast<std::int32_t>(index);
+    return buffer.storage == plan::Storage::arena && buffer.first_step == index;
   };
   for (std::size_t i = 0; i < step.buffers.size(); ++i) {
     const plan::BufferPlan& buffer = at(step.buffers[i]);
@@ -56,8 +55,11 @@ void note_buffers(const plan::Plan& plan, std::size_t index, Explanation::Kernel
   }
 }
 
-Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
-  const plan::Step& step = plan.steps[index];
+constexpr std::int32_t inside_a_loop = -2;  // where lives of buffers begin with the loop's
+
+/// `index`: of the plan's steps.
+Explanation::Kernel explain_step(const plan::Plan& plan, const plan::Step& step,
+                                 std::int32_t index) {
   Explanation::Kernel kernel{.name = step.name,
                              .region = step.region,
                              .threads = step.threads,
@@ -89,6 +91,10 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
     for (const plan::LoopPlan::Slice& slice : loop.slices)
       note(slice.written ? kernel.writes : kernel.reads, slice.whole);
     kernel.reason = fmt::format("a loop of ({}) steps", loop.steps.size());
+    kernel.assumes_iterations = loop.trips < 0;
+    kernel.iterations = plan::iterations_of(loop);
+    for (const plan::Step& inner : loop.steps)
+      kernel.inside.push_back(explain_step(plan, inner, inside_a_loop));
     return kernel;
   }
   if (step.kind == plan::Step::Kind::experts) {
@@ -101,7 +107,7 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
                     grouped.heights.front().rows);
     return kernel;
   }
-  note_buffers(plan, index, kernel);
+  note_buffers(plan, step, index, kernel);
   kernel.reason = "generated";
   return kernel;
 }
@@ -109,6 +115,13 @@ Explanation::Kernel explain_step(const plan::Plan& plan, std::size_t index) {
 template <class T>
 void append(std::vector<T>& to, const std::vector<T>& more) {
   to.insert(to.end(), more.begin(), more.end());
+}
+
+void move_buffers(Explanation::Kernel& kernel, int by) {
+  for (std::vector<int>* list : {&kernel.reads, &kernel.writes}) {
+    for (int& buffer : *list) buffer += by;
+  }
+  for (Explanation::Kernel& inner : kernel.inside) move_buffers(inner, by);
 }
 
 /// Kernels and buffers behind those of the parts before. Parts keep their memory to themselves: it
@@ -127,10 +140,8 @@ void add_part(const StaticProgram& program, const CurrentClock& clock, Explanati
   if (plan.error_buffer >= 0)
     all.buffers[static_cast<std::size_t>(first_buffer + plan.error_buffer)].storage = "flag";
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    Explanation::Kernel kernel = explain_step(plan, i);
-    for (std::vector<int>* list : {&kernel.reads, &kernel.writes}) {
-      for (int& buffer : *list) buffer += first_buffer;
-    }
+    Explanation::Kernel kernel = explain_step(plan, plan.steps[i], static_cast<std::int32_t>(i));
+    move_buffers(kernel, first_buffer);
     all.kernels.push_back(std::move(kernel));
   }
   all.predicted_ms += plan.predicted_ns * 1e-6;
@@ -178,12 +189,11 @@ Result<Explanation> CompiledGraph::explain() const {
     }
   }
   explanation.memory = query_memory();
-  if (impl_->session->choice) {
-    explanation.devices = *impl_->session->choice;
+  if (impl_->choice) {
+    explanation.devices = *impl_->choice;
   } else {
-    DevicePolicy policy = impl_->session->options.devices;
-    policy.asked = impl_->session->asked;
-    RLX_ASSIGN(explanation.devices, choose_device(*impl_->programs().front()->hir_graph, policy));
+    RLX_ASSIGN(explanation.devices,
+               choose_device(*impl_->programs().front()->hir_graph, impl_->session->policy()));
   }
   // The plan tells more than the graph did when the device was chosen.
   for (DeviceChoice::Candidate& candidate : explanation.devices.candidates) {

@@ -71,10 +71,12 @@ double price_with_gain(const passes::ConvolutionForm& form, double ns) {
 
 }  // namespace
 
-FormChoice::FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole,
+FormChoice::FormChoice(Backend& backend, int threads, const IoFusionGate& gate,
+                       const GivenAnswers& given, const Graph& whole,
                        passes::PrecisionPolicy policy)
     : backend_(backend),
       threads_(threads),
+      gate_(gate),
       given_(given),
       whole_(work_of(backend, whole)),
       policy_(std::move(policy)) {}
@@ -94,8 +96,8 @@ Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& f
     std::vector<Explanation::Claim> of_the_form;
     RLX_ASSIGN(graph, passes::narrow_products(graph, policy_, of_the_form));
   }
-  RLX_ASSIGN(const double ns, backend_.predicted_ns(graph, threads, others));
-  return Planned{ns, profile_graph_io(graph), weight_bytes(graph)};
+  RLX_ASSIGN(const Backend::Prospect alone, backend_.prospect(graph, threads, others));
+  return Planned{alone, weight_bytes(graph)};
 } catch (...) {
   return error_in_flight();
 }
@@ -240,13 +242,15 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
   for (std::size_t i = 1; i < forms.size(); ++i) {
     const Result<Planned>& form = known(layer, forms, i, threads_);
     if (!form.ok()) continue;
-    const double with_gain = price_with_gain(forms[i], form->ns);
+    const double score = direct->ns - price_with_gain(forms[i], form->ns);
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
                 .before = direct->io,
                 .after = form->io,
-                .work_added_ns = with_gain,
-                .score_ns = direct->ns - with_gain};
+                .before_ns = direct->ns,
+                .after_ns = form->ns,
+                .work_added_ns = gate_.score_ns(direct->io, form->io) - score,
+                .score_ns = score};
     times += fmt::format(", {:.1f} us {}", form->ns * 1e-3, forms[i].what);
   }
   for (std::size_t i = forms.size(); i-- > 1;) {

@@ -20,8 +20,8 @@ class FormChoice {
  public:
   /// `whole`: the program that the convolutions are part of, whose products compute as `policy`
   /// says.
-  FormChoice(Backend& backend, int threads, const GivenAnswers& given, const Graph& whole,
-             passes::PrecisionPolicy policy = {});
+  FormChoice(Backend& backend, int threads, const IoFusionGate& gate, const GivenAnswers& given,
+             const Graph& whole, passes::PrecisionPolicy policy = {});
 
   using Choice = std::vector<std::size_t>;  ///< by question: a form, 0 the first one, as it is
   /// Predicted ns of the whole program with its convolutions so.
@@ -40,9 +40,7 @@ class FormChoice {
 
  private:
   /// A layer in one form, planned by itself.
-  struct Planned {
-    double ns = 0;  ///< as a part of the program
-    GraphIoProfile io;
+  struct Planned : Backend::Prospect {
     double weight_bytes = 0;
   };
   /// A convolution as it is: its text, and what the rest of the program does.
@@ -74,6 +72,7 @@ class FormChoice {
 
   Backend& backend_;
   const int threads_;
+  const IoFusionGate gate_;
   const GivenAnswers& given_;
   const cost::Elsewhere whole_;  ///< what a run of the program does
   const passes::PrecisionPolicy policy_;

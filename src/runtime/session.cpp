@@ -9,52 +9,68 @@
 
 namespace rlx {
 
-Result<Backend*> Session::Impl::open(const Graph& graph) {
-  const std::lock_guard lock(mutex);
-  if (backend) return backend.get();
+DevicePolicy Session::Impl::policy(std::optional<DevicePolicy::Missing> missing) const {
   DevicePolicy policy = options.devices;
   policy.asked = asked;
-  const BackendOptions asked_of_backend{options.threads, options.spin, options.memory_limit_bytes,
-                                        Log(options.log, options.log_level)};
-  if (const auto only = only_device_for(graph, policy)) {
+  policy.missing = missing.value_or(policy.missing);
+  return policy;
+}
+
+Result<Backend*> Session::Impl::open(const BackendEntry& entry) {
+  for (const auto& backend : opened) {
+    if (backend->device() == entry.device) return backend.get();
+  }
+  RLX_ASSIGN(auto backend, entry.open({options.threads, options.spin, options.memory_limit_bytes,
+                                       Log(options.log, options.log_level)}));
+  opened.push_back(std::move(backend));
+  return opened.back().get();
+}
+
+Result<Session::Impl::Place> Session::Impl::place_for(const Graph& graph,
+                                                      const CompileOptions& compile) {
+  const std::lock_guard lock(mutex);
+  const DevicePolicy wanted = policy(compile.missing);
+  if (only_device_for(graph, wanted)) {
     // A device that cannot be opened is told of as the choice tells it.
-    auto opened = backends().front().open(asked_of_backend);
-    if (opened.ok()) {
-      backend = *std::move(opened);
-      chosen = *only;
-      return backend.get();
+    const auto only = open(backends().front());
+    if (only.ok()) {
+      last = (*only)->device();
+      return Place{*only, std::nullopt};
     }
-    if (opened.error().kind == ErrorKind::usage || opened.error().kind == ErrorKind::bad_input)
-      return opened.error();
+    if (only.error().kind == ErrorKind::usage || only.error().kind == ErrorKind::bad_input)
+      return only.error();
   }
-  RLX_ASSIGN(choice, choose_device(graph, policy));
+  // What a device takes depends on the dims.
+  RLX_ASSIGN(const Graph bound, specialised(graph, compile, {compile.dims, compile.input_dims}));
+  RLX_ASSIGN(DeviceChoice choice, choose_device(bound, wanted));
   for (const BackendEntry& entry : backends()) {
-    if (entry.device != choice->device) continue;
-    RLX_ASSIGN(backend, entry.open(asked_of_backend));
-    chosen = entry.device;
-    return backend.get();
+    if (entry.device != choice.device) continue;
+    RLX_ASSIGN(Backend* const backend, open(entry));
+    last = choice.device;
+    return Place{backend, std::move(choice)};
   }
-  return not_available("The device ({}) is not available: not built in.", name_of(choice->device));
+  return not_available("The device ({}) is not available: not built in.", name_of(choice.device));
 }
 
 Session::Session(Device device, SessionOptions options) : impl_(std::make_shared<Impl>()) {
   impl_->asked = device;
-  impl_->chosen = device;
+  impl_->last = device;
   impl_->options = std::move(options);
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Device Session::device() const { return impl_->chosen; }
+Device Session::device() const { return impl_->last; }
 
 Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) try {
   if (options.precision != Precision::f32 && options.exact) {
     return bad_input("An exact program computes in f32: leave out the precision ({}).",
                      name_of(options.precision));
   }
-  RLX_ASSIGN(Backend* const backend, impl_->open(graph));
-  RLX_ASSIGN(auto made, CompiledGraph::Impl::make(impl_, *backend, graph, options));
+  RLX_ASSIGN(Session::Impl::Place place, impl_->place_for(graph, options));
+  RLX_ASSIGN(auto made, CompiledGraph::Impl::make(impl_, *place.backend, graph, options));
+  made->choice = std::move(place.choice);
   RLX_TRY(made->check_answers());
   CompiledGraph program(std::move(made));
   const CompileReport& report = program.report();
@@ -71,8 +87,9 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
 }
 
 Result<CompiledGraph> Session::load(const std::string& file) try {
-  RLX_ASSIGN(Backend* const backend, impl_->open(Graph()));
-  RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, *backend, file));
+  RLX_ASSIGN(Session::Impl::Place place, impl_->place_for(Graph(), {}));
+  RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, *place.backend, file));
+  program->choice = std::move(place.choice);
   return CompiledGraph(std::move(program));
 } catch (...) {
   return error_in_flight();
@@ -100,6 +117,7 @@ Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& o
   for (const auto& [name, dims] : options.input_dims)
     key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
   key += fmt::format("{}", fmt::join(options.outputs, ","));
+  if (options.missing) key += fmt::format(";missing {}", static_cast<int>(*options.missing));
   for (const CompileOptions::Feed& feed : options.feeds)
     key += fmt::format(";{}->{}", feed.output, feed.input);
   const std::lock_guard lock(impl_->mutex);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "rlx/cost.hpp"
@@ -12,16 +13,24 @@ namespace rlx {
 
 struct Session::Impl {
   Device asked = Device::automatic;
-  Device chosen = Device::automatic;
+  Device last = Device::automatic;  ///< of the program made last
   SessionOptions options;
   std::mutex mutex;
-  std::unique_ptr<Backend> backend;  ///< opened by the first compile
+  std::vector<std::unique_ptr<Backend>> opened;  ///< by the programs made so far
 
-  std::optional<DeviceChoice> choice;  ///< of the first compile, where there was one to make
+  /// What a program runs on, and how that came to be chosen: nothing where there was no choice.
+  struct Place {
+    Backend* backend = nullptr;
+    std::optional<DeviceChoice> choice;
+  };
+  /// A device for this program; opens it where no program was made for it before. Errors:
+  /// not_available with the reason; what the options say of dims and does not fit.
+  Result<Place> place_for(const Graph& graph, const CompileOptions& compile);
+  /// The policy of a call.
+  DevicePolicy policy(std::optional<DevicePolicy::Missing> missing = std::nullopt) const;
 
-  /// The device's backend; the first graph decides where no device was asked for. Errors:
-  /// not_available with the reason.
-  Result<Backend*> open(const Graph& graph);
+ private:
+  Result<Backend*> open(const BackendEntry& entry);
 };
 
 /// The one device that is built in, where neither the policy nor the environment nor the graph has

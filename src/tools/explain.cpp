@@ -138,6 +138,29 @@ std::vector<std::int64_t> live_bytes(const Explanation& plan) {
   return live;
 }
 
+namespace {
+
+void add_inside(const KernelLine& loop, std::vector<KernelLine>& lines) {
+  for (std::size_t i = 0; i < loop.kernel->inside.size(); ++i) {
+    const KernelLine line{fmt::format("{}.{}", loop.number, i), &loop.kernel->inside[i]};
+    lines.push_back(line);
+    add_inside(line, lines);
+  }
+}
+
+}  // namespace
+
+std::vector<KernelLine> kernel_lines(const Report& report) {
+  std::vector<KernelLine> lines;
+  for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
+    const KernelLine line{std::to_string(i), &report.plan.kernels[i],
+                          report.is_measured() ? report.measured_us[i] : -1};
+    lines.push_back(line);
+    add_inside(line, lines);
+  }
+  return lines;
+}
+
 double beside_kernels_us(const Explanation& plan) {
   double kernels = 0;
   for (const Explanation::Kernel& kernel : plan.kernels) kernels += kernel.predicted_us;

@@ -36,6 +36,13 @@ std::string time_text(double us);
 std::string size_text(double bytes);
 /// What a run is predicted to take beside its kernels: the call, the team, barriers between them.
 double beside_kernels_us(const Explanation& plan);
+/// The kernels in the order in which they are shown: those inside of a loop follow it.
+struct KernelLine {
+  std::string number;  ///< "3"; "3.0": the first one of an iteration of loop 3
+  const Explanation::Kernel* kernel;
+  double measured_us = -1;  ///< -1: not measured
+};
+std::vector<KernelLine> kernel_lines(const Report& report);
 /// Bytes of the arena in use at each kernel; a buffer that takes another one's place counts once.
 std::vector<std::int64_t> live_bytes(const Explanation& plan);
 

@@ -16,21 +16,30 @@ Json profile_json(const GraphIoProfile& io) {
           {"device_traffic_bytes", io.device_traffic_bytes}};
 }
 
+Json kernel_json(const Explanation::Kernel& kernel, std::size_t index) {
+  Json item = {{"index", index},
+               {"name", kernel.name},
+               {"region", kernel.region},
+               {"threads", kernel.threads},
+               {"flops", kernel.flops},
+               {"bytes", kernel.bytes},
+               {"predicted_us", kernel.predicted_us},
+               {"bound", kernel.bound},
+               {"reads", kernel.reads},
+               {"writes", kernel.writes},
+               {"reason", kernel.reason}};
+  if (kernel.inside.empty()) return item;
+  item["iterations"] = kernel.iterations;
+  item["iterations_assumed"] = kernel.assumes_iterations;
+  for (std::size_t i = 0; i < kernel.inside.size(); ++i)
+    item["inside"].push_back(kernel_json(kernel.inside[i], i));
+  return item;
+}
+
 Json kernels_json(const Report& report) {
   Json list = Json::array();
   for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
-    const Explanation::Kernel& kernel = report.plan.kernels[i];
-    Json item = {{"index", i},
-                 {"name", kernel.name},
-                 {"region", kernel.region},
-                 {"threads", kernel.threads},
-                 {"flops", kernel.flops},
-                 {"bytes", kernel.bytes},
-                 {"predicted_us", kernel.predicted_us},
-                 {"bound", kernel.bound},
-                 {"reads", kernel.reads},
-                 {"writes", kernel.writes},
-                 {"reason", kernel.reason}};
+    Json item = kernel_json(report.plan.kernels[i], i);
     if (report.is_measured()) item["measured_us"] = report.measured_us[i];
     list.push_back(std::move(item));
   }
@@ -44,6 +53,8 @@ Json questions_json(const Explanation& plan) {
                     {"kind", question.kind},
                     {"before", profile_json(question.before)},
                     {"after", profile_json(question.after)},
+                    {"before_ns", question.before_ns},
+                    {"after_ns", question.after_ns},
                     {"work_added_ns", question.work_added_ns},
                     {"score_ns", question.score_ns},
                     {"fused", question.fused}});

@@ -62,22 +62,27 @@ std::string kernels_table(const Report& report) {
       "<th class=n>threads<th class=n>MFLOP<th class=n>bytes<th>limit<th>inside</tr>",
       report.is_measured() ? " (colour), measured (dark)" : "",
       report.is_measured() ? "<th class=n>measured" : "");
-  for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
-    const Explanation::Kernel& kernel = report.plan.kernels[i];
+  for (const auto& [number, line, measured_us] : kernel_lines(report)) {
+    const Explanation::Kernel& kernel = *line;
     html += fmt::format(
         "<tr><td class=n>{}<td>{}<td class=bars><div class=bar "
         "style=\"width:{:.2f}%;background:{};outline:1px solid rgba(0,0,0,.2)\"></div>",
-        i, escaped(kernel.name), 100 * kernel.predicted_us / longest, colour_of(kernel.name));
-    if (report.is_measured())
+        number, escaped(kernel.name), 100 * kernel.predicted_us / longest, colour_of(kernel.name));
+    if (measured_us >= 0)
       html += fmt::format("<div class=\"bar measured\" style=\"width:{:.2f}%\"></div>",
-                          100 * report.measured_us[i] / longest);
+                          100 * measured_us / longest);
     html += fmt::format("<td class=n>{}", time_text(kernel.predicted_us));
     if (report.is_measured())
-      html += fmt::format("<td class=n>{}", time_text(report.measured_us[i]));
+      html += fmt::format("<td class=n>{}", measured_us < 0 ? "" : time_text(measured_us));
+    const std::string inside =
+        kernel.inside.empty()
+            ? ""
+            : fmt::format(" ({}{} iterations, each of:)", kernel.assumes_iterations ? "about " : "",
+                          kernel.iterations);
     html += fmt::format(
         "<td class=n>{}<td class=n>{:.3f}<td class=n>{}<td>{}<td class=region title=\"{}\">{}</tr>",
         kernel.threads, kernel.flops / 1e6, size_text(kernel.bytes), escaped(kernel.bound),
-        escaped(kernel.region + "\n" + kernel.reason), escaped(kernel.region));
+        escaped(kernel.region + "\n" + kernel.reason), escaped(kernel.region + inside));
   }
   return html + "</table></div>";
 }

@@ -19,15 +19,27 @@ void add_kernels(const Report& report, std::string& text) {
   text += fmt::format("\nkernels:\n  {:>4} {:<12} {:>10}{} {:>7} {:>9} {:>9} {:<8} {}\n", "#",
                       "kind", "predicted", report.is_measured() ? "   measured" : "", "threads",
                       "MFLOP", "bytes", "limit", "region");
-  for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
-    const Explanation::Kernel& kernel = report.plan.kernels[i];
-    const std::string measured =
-        report.is_measured() ? fmt::format(" {:>10}", time_text(report.measured_us[i])) : "";
-    text +=
-        fmt::format("  {:>4} {:<12} {:>10}{} {:>7} {:>9.3f} {:>9} {:<8} {}\n", i, kernel.name,
-                    time_text(kernel.predicted_us), measured, kernel.threads, kernel.flops / 1e6,
-                    size_text(kernel.bytes), kernel.bound, shortened(kernel.region, 80));
+  for (const auto& [number, kernel, measured_us] : kernel_lines(report)) {
+    const std::string measured = measured_us < 0 ? "" : time_text(measured_us);
+    text += fmt::format("  {:>4} {:<12} {:>10}{} {:>7} {:>9.3f} {:>9} {:<8} {}\n", number,
+                        kernel->name, time_text(kernel->predicted_us),
+                        report.is_measured() ? fmt::format(" {:>10}", measured) : "",
+                        kernel->threads, kernel->flops / 1e6, size_text(kernel->bytes),
+                        kernel->bound, shortened(kernel->region, 80));
+    if (!kernel->inside.empty())
+      text += fmt::format("       {} {} iterations, each of:\n",
+                          kernel->assumes_iterations ? "about" : "in", kernel->iterations);
   }
+}
+
+std::string work_text(const FusionQuestion& question) {
+  std::string text;
+  if (question.before_ns > 0)
+    text = fmt::format("; planned by itself {} before, {} after",
+                       time_text(question.before_ns * 1e-3), time_text(question.after_ns * 1e-3));
+  if (question.work_added_ns != 0)
+    text += fmt::format("; work added {:.0f} ns", question.work_added_ns);
+  return text;
 }
 
 void add_questions(const Report& report, std::string& text) {
@@ -39,10 +51,7 @@ void add_questions(const Report& report, std::string& text) {
     text += fmt::format("  {} {:<10} {:>12} {}\n", question.fused ? "yes" : "no ", question.kind,
                         fmt::format("{:+.0f} ns", question.score_ns), question.what);
     text += fmt::format("      before: {}\n      after:  {}{}\n", profile_text(question.before),
-                        profile_text(question.after),
-                        question.work_added_ns == 0
-                            ? ""
-                            : fmt::format("; work added {:.0f} ns", question.work_added_ns));
+                        profile_text(question.after), work_text(question));
   }
 }
 

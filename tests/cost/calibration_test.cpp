@@ -1,6 +1,7 @@
 // Calibration files: kept whole, distrusted when read.
 #include "cost/calibration.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ class CacheHome {
   }
   CacheHome(const CacheHome&) = delete;
   CacheHome& operator=(const CacheHome&) = delete;
-  fs::path file() const { return path_ / cost::calibration_file; }
+  fs::path file() const { return path_ / cost::calibration_file(cost::cpu_identity().value()); }
   const fs::path& path() const { return path_; }
 
  private:
@@ -77,6 +78,47 @@ TEST(Calibration, ComesBackAsItWasKept) {
   const Json json = Json::parse(kept.text());
   for (const char* key : {"schema", "rlx", "generator", "date", "identity"})
     EXPECT_TRUE(json.contains(key)) << key;
+}
+
+TEST(Calibration, KeepsTheAnswersOfRaces) {
+  const CacheHome home;
+  const std::string graph(64, 'a'), other(64, 'b');
+  EXPECT_FALSE(cost::keep_race(Device::cpu, graph, 5e3)) << "there is no calibration";
+  ASSERT_TRUE(sample().save().ok());
+  EXPECT_FALSE(cost::kept_race(Device::cpu, graph));
+  ASSERT_TRUE(cost::keep_race(Device::cpu, graph, 5e3));
+  ASSERT_TRUE(cost::keep_race(Device::cpu, other, 6e3));
+  EXPECT_EQ(cost::kept_race(Device::cpu, graph), 5e3);
+  EXPECT_EQ(cost::kept_race(Device::cpu, other), 6e3);
+  EXPECT_FALSE(cost::kept_race(Device::cuda, graph));
+  for (int i = 0; i < 256; ++i)
+    ASSERT_TRUE(cost::keep_race(Device::cpu, fmt::format("{:064x}", i), 1e3 + i));
+  EXPECT_FALSE(cost::kept_race(Device::cpu, graph)) << "the oldest give way";
+  EXPECT_EQ(cost::kept_race(Device::cpu, fmt::format("{:064x}", 0)), 1e3);
+  ASSERT_TRUE(sample().save().ok());
+  EXPECT_FALSE(cost::kept_race(Device::cpu, other)) << "figures measured anew begin without";
+}
+
+TEST(Calibration, HostileRacesAreRefused) {
+  const Json good = Json::parse(sample().text());
+  const Json name = std::string(64, 'a');
+  for (const Json& race :
+       {Json(3), Json({{"graph", name}}), Json({{"graph", "a"}, {"ns", 5.0}}),
+        Json({{"graph", name}, {"ns", -1.0}}), Json({{"graph", name}, {"ns", 1e300}})}) {
+    Json json = good;
+    json["races"] = Json::array({race});
+    EXPECT_FALSE(Calibration::parse(json.dump()).ok()) << json["races"].dump();
+  }
+}
+
+TEST(Calibration, EachInstructionSetAndNumberOfThreadsHasAFile) {
+  cost::DeviceIdentity identity = cost::cpu_identity().value();
+  const std::string own = cost::calibration_file(identity);
+  ++identity.threads;
+  const std::string more = cost::calibration_file(identity);
+  identity.isa = "portable";
+  EXPECT_NE(own, more);
+  EXPECT_NE(more, cost::calibration_file(identity));
 }
 
 TEST(Calibration, NoPrefixOfAFileIsTrusted) {

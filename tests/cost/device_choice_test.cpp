@@ -7,6 +7,7 @@
 
 #include "graph/op_info.hpp"
 #include "rlx/rlx.hpp"
+#include "runtime/device.hpp"
 
 namespace rlx {
 namespace {
@@ -281,6 +282,26 @@ TEST(DeviceChoice, close_candidates_race_once_each) {
   raced.clear();
   EXPECT_EQ(choose_device(large, {}, there, race)->device, Device::cuda);
   EXPECT_TRUE(raced.empty());
+}
+
+TEST(DeviceChoice, what_was_timed_once_is_not_timed_again) {
+  const auto there = facts({Device::cuda, Device::rocm});
+  int timed = 0;
+  const RaceFunction race = [&](Device device) -> Result<double> {
+    ++timed;
+    return device == Device::rocm ? 1e6 : 2e6;
+  };
+  const auto choose = [&](const Graph& graph) {
+    return choose_device(graph, {.pick = DevicePolicy::Pick::race}, there, timed_once(graph, race))
+        ->device;
+  };
+  const Graph large = transformer(12, 512, 768);
+  EXPECT_EQ(choose(large), Device::rocm);
+  EXPECT_EQ(timed, 2);
+  EXPECT_EQ(choose(large), Device::rocm);
+  EXPECT_EQ(timed, 2);
+  EXPECT_EQ(choose(transformer(12, 256, 768)), Device::rocm);
+  EXPECT_EQ(timed, 4) << "another graph is another race";
 }
 
 TEST(Golden, a_small_matmul_picks_a_device_that_can_run_it) {

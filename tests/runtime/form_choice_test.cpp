@@ -21,12 +21,13 @@ class CountingBackend final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const CompileRequest&) override {
     return Error{ErrorKind::not_available, "It compiles nothing."};
   }
-  Result<double> predicted_ns(const Graph& graph, int threads,
-                              const cost::Elsewhere&) const override {
+  Result<Prospect> prospect(const Graph& graph, int threads,
+                            const cost::Elsewhere&) const override {
     ++predictions;
     if (graph.nodes().size() == fails_at) return failure;
     const double ns = 1000.0 * static_cast<double>(graph.nodes().size());
-    return threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns;
+    return Prospect{threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns,
+                    profile_graph_io(graph)};
   }
   int lanes() const override { return 2; }
   void run_lanes(int, const std::function<void(int)>& body) override {
@@ -42,6 +43,7 @@ class CountingBackend final : public Backend {
 };
 
 const GivenAnswers none_given;
+const IoFusionGate gate = IoFusionGate::preset(Device::cpu);
 
 /// relu^maps of x [n].
 Result<Graph> maps_of(std::int64_t n, int maps) {
@@ -65,10 +67,27 @@ passes::FormQuestion question(std::int64_t n, const std::vector<int>& forms,
   return asked;
 }
 
+TEST(FormChoice, QuestionsTellBothPlansAndTheScoreIsTheGates) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  FormChoice choice(backend, 1, gate, none_given, whole);
+  std::atomic<int> made = 0;
+  const std::vector<passes::FormQuestion> questions{question(8, {9, 3}, made)};
+  EXPECT_EQ(choice.fastest(whole, questions), std::vector<std::size_t>{1});
+  ASSERT_EQ(choice.questions.size(), 1U);
+  const FusionQuestion& asked = choice.questions[0];
+  EXPECT_EQ(asked.before.kernel_launches, 9);
+  EXPECT_EQ(asked.after.kernel_launches, 3);
+  EXPECT_EQ(asked.before_ns, 10'000);  // by nodes: x beside the maps
+  EXPECT_EQ(asked.after_ns, 4'000);
+  EXPECT_DOUBLE_EQ(asked.score_ns, gate.score_ns(asked.before, asked.after) - asked.work_added_ns);
+  EXPECT_DOUBLE_EQ(asked.score_ns, 10'000 - 1.1 * 4'000);
+}
+
 TEST(FormChoice, PlansEachDifferentLayerOnce) {
   CountingBackend backend;
   const Graph whole = maps_of(1, 1).value();
-  FormChoice choice(backend, 1, none_given, whole);
+  FormChoice choice(backend, 1, gate, none_given, whole);
   std::atomic<int> made = 0;
   std::vector<passes::FormQuestion> questions;
   for (const std::int64_t n : {8, 16, 8, 8, 16}) questions.push_back(question(n, {9, 3, 1}, made));
@@ -91,11 +110,11 @@ TEST(FormChoice, LeavesOutWhatCannotBePlanned) {
   std::atomic<int> made = 0;
   const std::vector<passes::FormQuestion> questions{question(8, {9, 3, 1}, made),
                                                     question(16, {1, 3}, made)};
-  FormChoice choice(backend, 1, none_given, whole);
+  FormChoice choice(backend, 1, gate, none_given, whole);
   EXPECT_EQ(choice.fastest(whole, questions), (std::vector<std::size_t>{1, 0}));
   // A lack of memory says nothing about a form.
   backend.failure = Error{ErrorKind::out_of_memory, "There is no memory."};
-  FormChoice starved(backend, 1, none_given, whole);
+  FormChoice starved(backend, 1, gate, none_given, whole);
   EXPECT_THROW(starved.fastest(whole, questions), Exception);
 }
 
@@ -106,12 +125,12 @@ TEST(FormChoice, TakesWhatOneThreadDoesSoonerThanTwo) {
   std::atomic<int> made = 0;
   // 20 nodes take 20 us on one thread and 10 on two, which is enough less than the 12 of 12.
   const std::vector<passes::FormQuestion> questions{question(8, {19, 11}, made)};
-  EXPECT_EQ(FormChoice(backend, 1, none_given, whole).fastest(whole, questions),
+  EXPECT_EQ(FormChoice(backend, 1, gate, none_given, whole).fastest(whole, questions),
             (std::vector<std::size_t>{1}));
-  EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, questions),
+  EXPECT_EQ(FormChoice(backend, 2, gate, none_given, whole).fastest(whole, questions),
             (std::vector<std::size_t>{0}));
   const std::vector<passes::FormQuestion> closer{question(8, {19, 9}, made)};  // 10 us
-  EXPECT_EQ(FormChoice(backend, 2, none_given, whole).fastest(whole, closer),
+  EXPECT_EQ(FormChoice(backend, 2, gate, none_given, whole).fastest(whole, closer),
             (std::vector<std::size_t>{1}));
 }
 
@@ -124,7 +143,7 @@ TEST(FormChoice, AsksTheWholeOfShortPrograms) {
   const auto chosen = [&](const std::vector<int>& forms, int threads) {
     std::vector<Choice> asked;
     const std::vector<passes::FormQuestion> questions{question(8, forms, made)};
-    Choice choice = FormChoice(backend, threads, none_given, whole)
+    Choice choice = FormChoice(backend, threads, gate, none_given, whole)
                         .fastest(whole, questions, [&](const Choice& of) -> Result<double> {
                           asked.push_back(of);
                           return of[0] == 2 ? 100.0 : of[0] == 3 ? 99.0 : 200.0;

@@ -120,6 +120,59 @@ TEST(Program, wrong_calls_are_sentences) {
   EXPECT_EQ(Session(Device::tpu).compile(two_outputs()).error().kind, ErrorKind::not_available);
 }
 
+TEST(Program, each_call_says_what_a_missing_device_means) {
+  using Missing = DevicePolicy::Missing;
+  const CompileOptions strict{.missing = Missing::strict}, fallback{.missing = Missing::fallback};
+  Session asks(Device::tpu);
+  EXPECT_FALSE(asks.compile(two_outputs()).ok());
+  const auto replaced = asks.compile(two_outputs(), fallback);
+  ASSERT_TRUE(replaced.ok()) << replaced.error().message;
+  EXPECT_EQ(replaced->device(), Device::cpu);
+  EXPECT_EQ(asks.device(), Device::cpu);
+  EXPECT_FALSE(asks.compile(two_outputs()).ok()) << "the call before has changed no policy";
+
+  Session gives(Device::tpu, {.devices = {.missing = Missing::fallback}});
+  EXPECT_TRUE(gives.compile(two_outputs()).ok());
+  const auto refused = gives.compile(two_outputs(), strict);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::not_available);
+
+  auto bound = asks.compile(two_outputs(), {.dims = {{"rows", 2}}, .missing = Missing::fallback});
+  ASSERT_TRUE(bound.ok()) << bound.error().message;
+  const DeviceChoice why = bound->explain()->devices;
+  EXPECT_EQ(why.device, Device::cpu);
+  EXPECT_THAT(why.reason, HasSubstr("in place of tpu (not available: not built in)"));
+}
+
+TEST(Program, explains_the_kernels_inside_of_a_loop) {
+  constexpr std::int64_t length = 6;
+  const auto body = std::make_shared<Graph>();
+  body->input("step", i64, {});
+  const Value carry = body->input("carry", f32, {32, 32});
+  body->output("next", tanh(matmul(carry, softmax(carry, {.axis = 0}))));
+  Graph graph;
+  const Value start = graph.input("start", f32, {32, 32});
+  graph.output("y", graph.add_one(op::Scan{.body = body, .length = length, .carries = 1}, {start}));
+  const CompiledGraph program = compiled(graph);
+  const Explanation plan = program.explain().value();
+  const auto loop = std::ranges::find(plan.kernels, "loop", &Explanation::Kernel::name);
+  ASSERT_NE(loop, plan.kernels.end());
+  EXPECT_EQ(loop->iterations, length);
+  EXPECT_FALSE(loop->assumes_iterations);
+  ASSERT_GE(loop->inside.size(), 2U);
+  double each = 0, flops = 0;
+  for (const Explanation::Kernel& kernel : loop->inside) {
+    EXPECT_GT(kernel.predicted_us, 0);
+    EXPECT_FALSE(kernel.writes.empty()) << kernel.region;
+    each += kernel.predicted_us, flops += kernel.flops;
+  }
+  EXPECT_NEAR(loop->flops, length * flops, 1e-9 * loop->flops);
+  EXPECT_GE(loop->predicted_us, length * each * (1 - 1e-9) - 1);
+  const auto inside = static_cast<std::int64_t>(loop->inside.size());
+  const auto outside = static_cast<std::int64_t>(plan.kernels.size()) - 1;
+  EXPECT_EQ(plan.planned_io.kernel_launches, length * inside + outside);
+}
+
 TEST(Program, a_param_without_a_value_is_named) {
   Graph graph;
   graph.output("y", matmul(graph.input("x", f32, {2, 2}), graph.param("weight", f32, {2, 2})));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cost/calibration.hpp"
 #include "tools/command.hpp"
 
 namespace rlx {
@@ -114,14 +115,15 @@ TEST_F(Command, ACalibrationThatIsNotUsedIsSaid) {
   setenv("RLX_CACHE_DIR", folder.path("cache").c_str(), 1);
   const Called first = call_rlx({"run", model});
   EXPECT_EQ(first.err, "");
-  const std::string file = folder.write("cache/calibration_cpu.json", "{");
+  const std::string file =
+      folder.write("cache/" + cost::calibration_file(cost::cpu_identity().value()), "{");
   std::filesystem::permissions(
       file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   const Called called = call_rlx({"run", model});
   unsetenv("RLX_CACHE_DIR");
   EXPECT_EQ(called.exit_code, 0);
   EXPECT_EQ(called.out, first.out);
-  EXPECT_THAT(called.err, HasSubstr("calibration_cpu.json) is not used: it is no JSON"));
+  EXPECT_THAT(called.err, HasSubstr(".json) is not used: it is no JSON"));
 }
 
 TEST_F(Command, RunTakesSound) {

@@ -133,17 +133,11 @@ class CpuBackend final : public Backend {
   }
 
   const cost::MachineModel* model() const override { return &shared_->model; }
-  Result<double> predicted_ns(const Graph& graph, int threads,
-                              const cost::Elsewhere& elsewhere) const override {
+  Result<Prospect> prospect(const Graph& graph, int threads,
+                            const cost::Elsewhere& elsewhere) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
     RLX_ASSIGN(const plan::Plan plan, planned(flat, threads, elsewhere));
-    return plan.predicted_ns;
-  }
-
-  Result<GraphIoProfile> planned_io(const Graph& graph, int threads) const override {
-    RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads));
-    return plan::profile_plan_io(plan);
+    return Prospect{plan.predicted_ns, plan::profile_plan_io(plan)};
   }
 
   int lanes() const override { return threads_; }
