@@ -207,6 +207,8 @@ std::vector<Figure> figures() {
   overlap("row_starts", &Overlap::row_starts);
   overlap("call", &Overlap::call);
   overlap("load_across", &Overlap::load_across);
+  overlap("tap_across", &Overlap::tap_across);
+  levels("line_across", &Overlap::line_across);
   overlap("store_across", &Overlap::store_across);
   overlap("guard", &Overlap::guard);
   overlap("tap_guard", &Overlap::tap_guard);

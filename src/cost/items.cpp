@@ -32,6 +32,14 @@ double Items::largest_share(int workers) const {
   return static_cast<double>(most) / static_cast<double>(before);
 }
 
+double Items::share_before(int worker, int workers) const {
+  const std::int64_t all = count(), team = std::min<std::int64_t>(workers, all);
+  if (worker <= 0) return 0;
+  if (worker >= team) return 1;
+  return static_cast<double>(units_before(all * worker / team)) /
+         static_cast<double>(units_before(all));
+}
+
 std::int64_t Items::group_begin(std::int64_t group) const {
   return size_ > 0 ? std::min(group * size_, units_) : units_ * group / groups_;
 }

@@ -24,6 +24,8 @@ class Items {
 
   /// The part of all work that the worker with the most of it does; above 0, at most 1.
   double largest_share(int workers) const;
+  /// The part of all work that the workers before this one do.
+  double share_before(int worker, int workers) const;
 
  private:
   std::int64_t group_begin(std::int64_t group) const;

@@ -406,6 +406,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
                   lines_ns(work, work.lone_lines, overlap.lone_line) +
                   lines_ns(work, work.turned_lines, overlap.turned_line) +
+                  lines_ns(work, work.lines_across, overlap.line_across) +
                   lines_ns(work, work.further_lines, overlap.further_line) +
                   lines_ns(work, work.far_rows, overlap.far_row) + work.crowded) *
                      share +

@@ -61,6 +61,7 @@ struct KernelWork {
   double turned_lines = 0;                     ///< cache lines that turned tiles read and write
   double lone_lines = 0;                       ///< cache lines that do not follow each other
   double far_rows = 0;       ///< rows that begin far from where the ones before ended
+  double lines_across = 0;   ///< lines that are read by registers which lie across two of them
   double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
   double loads_apart = 0;    ///< of a map's loads the part in such streams
   double stores_apart = 0;   ///< the same of its stores

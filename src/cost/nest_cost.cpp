@@ -29,6 +29,7 @@ class NestCost : public NestLines {
     for (const loop::Store& store : nest_.stores)
       work.lone_lines += lone_lines(store.access, false);
     if (turning_) work.turned_lines += turned_lines();
+    if (!turning_) work.lines_across += lines_across();
     if (plan_.levels == 0) {
       work.further_lines += lines_of_many_streams();
       work.loads_apart = loads_apart(), work.stores_apart = stores_apart();

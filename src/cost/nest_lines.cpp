@@ -120,6 +120,21 @@ double NestLines::turned_lines() const {
   return points * bytes / line_bytes;
 }
 
+double NestLines::lines_across() const {
+  double lines = 0;
+  for (const loop::Access& access : nest_.accesses) {
+    const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
+    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 ||
+        !access.indirect.empty() || is_aligned(access, dtype))
+      continue;
+    codegen::DimSet dims = 0;
+    for (int dim = 0; dim < plan_.rank(); ++dim)
+      if (access.strides[static_cast<std::size_t>(dim)] != 0) dims |= codegen::DimSet{1} << dim;
+    lines += points_of(dims) * static_cast<double>(size_of(dtype)) / line_bytes;
+  }
+  return lines;
+}
+
 double NestLines::lines_of_many_streams() const {
   const double streams = static_cast<double>(nest_.accesses.size() + nest_.stores.size());
   const double further = std::max(0.0, streams - overlap_.streams);

@@ -34,6 +34,8 @@ class NestLines : public NestView {
   double lone_lines(const loop::Access& access, bool turned) const;
   /// Lines that a map of turned tiles reads and writes.
   double turned_lines() const;
+  /// Lines that registers read which lie across two of them.
+  double lines_across() const;
   /// Lines of a map's streams beyond those that a core fetches ahead at once.
   double lines_of_many_streams() const;
   /// Of a map's loads, and of its stores, the part in streams beyond those: streams begin in

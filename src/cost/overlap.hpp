@@ -70,10 +70,12 @@ struct Overlap {
   double row_starts = 1;
   /// Cycles of a call whose branches go elsewhere than in the kernel before.
   double call = 0;
-  /// Accesses' times of a register that lies across two lines, by its load and by its store, and
-  /// the bytes from which on registers do so: smaller ones seldom cross.
-  double load_across = 1.7, store_across = 2;
+  /// Accesses' times of a register that lies across two lines, by its load, by that of a window's
+  /// tap and by its store, and the bytes from which on registers do so: smaller ones seldom cross.
+  double load_across = 1.7, tap_across = 1.7, store_across = 2;
   std::int64_t across_bytes = 64;
+  /// ns more for a line that registers across two lines read, by level.
+  std::array<double, level_count> line_across{};
   /// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as
   /// 64-bit integers, and the access is masked. In a reduction taps that are written out share
   /// comparisons with their neighbours, looped ones do not; where all of a row is one round of the

@@ -69,8 +69,8 @@ class Shares {
     const std::int64_t first = std::min(known.first, share.first),
                        last = std::max(known.last, share.last);
     if (both < 0 || 4 * both < 3 * (last - first)) return false;
-    known.reach += last - first - (known.last - known.first);
     known.first = first, known.last = last;
+    known.begin = std::min(known.begin, share.begin), known.end = std::max(known.end, share.end);
     known.elements = std::min(known.elements + share.elements, last - first + 1);
     return true;
   }
@@ -100,9 +100,9 @@ class Shares {
   static void set_place(Share& share, std::int64_t offset, const Integers& strides,
                         const Integers& extents, std::size_t lead) {
     const std::int64_t step = lead < extents.size() ? std::abs(strides[lead]) : 0;
-    // Elements from the first to the last one of a point of `lead`, and of those that follow it as
-    // windows do, into the next ones' place.
-    std::int64_t within = 1, over = 0;
+    // Elements from the first to the last one of a point of `lead`, but for those that windows
+    // reach in the place of the next points.
+    std::int64_t within = 1;
     share.first = share.last = offset;
     for (std::size_t dim = 0; dim < extents.size(); ++dim) {
       const std::int64_t way = strides[dim] * (extents[dim] - 1);
@@ -110,12 +110,13 @@ class Shares {
       if (dim == lead) continue;
       const std::int64_t stride = std::abs(strides[dim]);
       const bool is_window = step > 0 && stride >= step && stride < step * extents[lead];
-      (is_window ? over : within) += std::abs(way);
+      if (!is_window) within += std::abs(way);
     }
     if (step == 0) return;
     // In order, though windows reach over into the other part.
     if (step * extents[lead] >= within) {
-      share.reach = within + over - step;
+      share.begin = share.first, share.end = share.last + 1;
+      share.shared_out = step * extents[lead];
       share.kind = strides[lead] < 0 ? Share::Kind::reversed : Share::Kind::in_order;
       return;
     }

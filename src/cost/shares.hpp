@@ -27,9 +27,10 @@ struct Share {
   std::int64_t first = 0, last = 0;
   std::int64_t elements = 1;  ///< of those from first to last, how many come in whole lines
   Kind kind = Kind::each;
-  /// In order: from where the next worker's points begin to where the last one of a worker ends, as
-  /// windows reach over. 0 or less: they do not.
-  std::int64_t reach = 0;
+  /// In order: where the points' elements begin and end, be they outside of the buffer, and how
+  /// many workers share out. Windows reach over into the part of the next one by what is left.
+  std::int64_t begin = 0, end = 0, shared_out = 0;
+  std::int64_t reach() const { return shared_out > 0 ? end - begin - shared_out : 0; }
   std::int64_t period = 0;  ///< woven: elements until the first worker comes again
   std::int64_t run = 0;     ///< woven: the first so many of a period, which workers share out
   bool written = false;

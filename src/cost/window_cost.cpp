@@ -161,7 +161,7 @@ class WindowCost : public NestView {
         const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
         const double places = along_column ? places_of(access, tile, column) : 1;
         body.loads += places * wide * registers_of(dtype) *
-                      (is_aligned(access, dtype) ? 1 : overlap_.load_across);
+                      (is_aligned(access, dtype) ? 1 : overlap_.tap_across);
         continue;
       }
       const bool fused = node.op == ScalarOp::mul;

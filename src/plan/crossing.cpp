@@ -27,14 +27,14 @@ class Owners {
   static constexpr double fine_period = 3;
 
  public:
-  using SharesOf = std::function<const std::vector<cost::Share>&(const Step&)>;
+  using WorkOf = std::function<const cost::KernelWork&(const Step&)>;
 
-  Owners(const Plan& plan, const Pieces& pieces, const Whereabouts& where,
-         const SharesOf& shares_of, const cost::Overlap& overlap)
+  Owners(const Plan& plan, const Pieces& pieces, const Whereabouts& where, const WorkOf& work_of,
+         const cost::Overlap& overlap)
       : plan_(plan),
         pieces_(pieces),
         where_(where),
-        shares_of_(shares_of),
+        work_of_(work_of),
         overlap_(overlap),
         owners_(pieces.bytes().size()),
         crossing_(pieces.bytes().size()) {}
@@ -51,7 +51,7 @@ class Owners {
   void take(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel) {
-        const std::vector<cost::Share>& shares = shares_of_(step);
+        const std::vector<cost::Share>& shares = work_of_(step).shares;
         for (const cost::Share& share : shares) count(step, share);
         sum_up(step);
         for (const cost::Share& share : shares) count_shared_lines(step, share);
@@ -119,11 +119,34 @@ class Owners {
       }
       return;
     }
+    const cost::Items& items = work_of_(step).items;
+    std::size_t begin = range.first;
     for (std::size_t part = 0; part < parts; ++part) {
-      const Pieces::Range own{range.first + part * count / parts,
-                              range.first + (part + 1) * count / parts};
-      visit(own, toucher(team, share, part, parts, size), bytes);
+      const std::size_t end =
+          part + 1 == parts
+              ? range.last
+              : std::max(begin, range.first + pieces_before(items, share, part + 1, parts, count));
+      visit(Pieces::Range{begin, end}, toucher(team, share, part, parts, size), bytes);
+      begin = end;
     }
+  }
+
+  /// Of the pieces of a share that workers have in order, those of the workers before: who has more
+  /// of the items has more of them.
+  static std::size_t pieces_before(const cost::Items& items, const cost::Share& share,
+                                   std::size_t part, std::size_t parts, std::size_t count) {
+    const auto workers = static_cast<int>(parts), worker = static_cast<int>(part);
+    const bool reversed = share.kind == cost::Share::Kind::reversed;
+    const double before = share.parts > 1 ? static_cast<double>(part) / static_cast<double>(parts)
+                          : reversed      ? 1 - items.share_before(workers - worker, workers)
+                                          : items.share_before(worker, workers);
+    const double reached = static_cast<double>(std::max<std::int64_t>(share.reach(), 0)) / 2;
+    const double place =
+        static_cast<double>(share.begin) + reached + before * static_cast<double>(share.shared_out);
+    const double whole = static_cast<double>(share.last - share.first + 1);
+    const double share_of_all = (place - static_cast<double>(share.first)) / whole;
+    return static_cast<std::size_t>(std::clamp(share_of_all, 0.0, 1.0) *
+                                    static_cast<double>(count));
   }
 
   /// The part of a period that workers share out.
@@ -175,12 +198,12 @@ class Owners {
   /// of it on each side.
   void for_beyond(const Step& step, const cost::Share& share, const Pieces::Range& range,
                   const Owner& by, const auto& visit) const {
-    if (share.written || share.reach <= 0 || by.kind != Owner::Kind::one) return;
+    if (share.written || share.reach() <= 0 || by.kind != Owner::Kind::one) return;
     const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
     const Pieces::Range all = pieces_.of(buffer);
     const auto size =
         static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
-    const double beyond = static_cast<double>(share.reach) * size / 2;
+    const double beyond = static_cast<double>(share.reach()) * size / 2;
     const auto reach_over = [&](std::size_t piece, double left) {
       const double whole = pieces_.bytes()[piece], part = std::min(left, whole);
       visit(piece, part / whole);
@@ -296,7 +319,7 @@ class Owners {
   const Plan& plan_;
   const Pieces& pieces_;
   const Whereabouts& where_;
-  const SharesOf& shares_of_;
+  const WorkOf& work_of_;
   const cost::Overlap& overlap_;
   std::vector<Owner> owners_;
   std::vector<Touched> crossing_;     ///< by piece, of the step at hand
@@ -307,10 +330,9 @@ class Owners {
 }  // namespace
 
 std::map<const Step*, Crossing> crossings(const Plan& plan, const Pieces& pieces,
-                                          const Whereabouts& where,
-                                          const Owners::SharesOf& shares_of,
+                                          const Whereabouts& where, const Owners::WorkOf& work_of,
                                           const cost::Overlap& overlap) {
-  return Owners(plan, pieces, where, shares_of, overlap).run();
+  return Owners(plan, pieces, where, work_of, overlap).run();
 }
 
 }  // namespace rlx::plan

@@ -108,12 +108,12 @@ class Predictor {
 
   /// Follows who owns what with the steps' threads, and sets their times.
   Choice settle() {
-    const auto shares_of = [&](const Step& step) -> const std::vector<cost::Share>& {
-      return work(step, where_.data).shares;
+    const auto work_of = [&](const Step& step) -> const cost::KernelWork& {
+      return work(step, where_.data);
     };
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
     crossings_.clear();
-    if (team) crossings_ = crossings(plan_, owned_, where_, shares_of, model_.overlap);
+    if (team) crossings_ = crossings(plan_, owned_, where_, work_of, model_.overlap);
     predict(plan_.steps);
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;

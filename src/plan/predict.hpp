@@ -51,10 +51,10 @@ struct Crossing {
 
 /// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again
 /// and again. `pieces`: its memory, cut fine enough for planes of kernels with many accesses.
-/// `shares_of`: how a kernel's buffers fall on a team.
+/// `work_of`: a kernel's, whose items and buffers fall on the team.
 std::map<const Step*, Crossing> crossings(
     const Plan& plan, const Pieces& pieces, const Whereabouts& where,
-    const std::function<const std::vector<cost::Share>&(const Step&)>& shares_of,
+    const std::function<const cost::KernelWork&(const Step&)>& work_of,
     const cost::Overlap& overlap);
 
 /// Sets the number of threads of every step, 1 to `most`, so that the whole run is predicted to

@@ -26,6 +26,16 @@ TEST(Items, groups_of_different_sizes_weigh_what_they_hold) {
   EXPECT_DOUBLE_EQ(Items::evenly(1, 3, 2, 5).largest_share(2), 0.6);
 }
 
+TEST(Items, workers_have_what_those_before_leave) {
+  const Items uneven = Items::by_size(1, 4, 10);  // 4, 4, 2
+  EXPECT_DOUBLE_EQ(uneven.share_before(0, 2), 0);
+  EXPECT_DOUBLE_EQ(uneven.share_before(1, 2), 0.4);
+  EXPECT_DOUBLE_EQ(uneven.share_before(2, 2), 1);
+  // Those without an item come last.
+  EXPECT_DOUBLE_EQ(Items(1).share_before(1, 2), 1);
+  EXPECT_DOUBLE_EQ(Items(0).share_before(1, 2), 1);
+}
+
 TEST(Items, the_last_block_is_what_is_left) {
   const Items items = Items::by_size(1, 64, 100);
   EXPECT_EQ(items.count(), 2);

@@ -68,7 +68,7 @@ TEST(Shares, windows_reach_over_though_they_are_higher_than_the_image) {
     ASSERT_TRUE(read);
     EXPECT_EQ(read->kind, Share::Kind::in_order) << rows;
     // Four rows, and four pixels of the next one.
-    EXPECT_EQ(read->reach, (4 * 32 + 4) * 48) << rows;
+    EXPECT_EQ(read->reach(), (4 * 32 + 4) * 48) << rows;
   }
 }
 

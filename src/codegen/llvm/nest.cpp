@@ -225,6 +225,7 @@ llvm::Value* NestEmitter::is_inside(const NestFrame& frame) {
 
 void NestEmitter::emit_vectors(NestFrame frame, llvm::Value* low, llvm::Value* high) {
   frame.lanes = 1;
+  frame.low = low, frame.high = high;
   if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes(frame).back());
   // Single points of a nest with tiles need chains of additions to overlap, too.
   const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;

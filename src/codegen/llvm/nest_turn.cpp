@@ -128,8 +128,10 @@ void NestEmitter::load_turned(const NestFrame& frame, std::vector<PointExpressio
 }
 
 /// Asks for the lines in which the runs of the next tile end. No processor foresees so many streams
-/// of short runs, and stores across two lines wait for both of them one after the other.
+/// of short runs, and stores across two lines wait for both of them one after the other. What
+/// lies behind the item's part another worker may be writing.
 void NestEmitter::ask_for_next_tile(const NestFrame& frame, const std::vector<int>& stores) {
+  auto& b = emitter_.builder;
   for (const int number : stores) {
     const loop::Access& a = nest_.stores[at(number)].access;
     if (a.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !a.indirect.empty()) continue;
@@ -138,10 +140,11 @@ void NestEmitter::ask_for_next_tile(const NestFrame& frame, const std::vector<in
     const std::size_t place = nest_.accesses.size() + at(number);
     for (unsigned vector = 0; vector < frame.vectors; ++vector) {
       llvm::Value* start = along_vector_dim(frame, place, address_of(frame, place, vector).pointer);
-      emit_prefetch(
-          emitter_,
-          emitter_.builder.CreateConstGEP1_64(emitter_.builder.getInt8Ty(), start, 2 * run - 1),
-          true, 3);
+      llvm::Value* next = b.CreateAdd(frame.index[static_cast<std::size_t>(plan_.vector_dim)],
+                                      emitter_.i64(frame.lanes));
+      llvm::Value* ahead = b.CreateConstGEP1_64(b.getInt8Ty(), start, 2 * run - 1);
+      emit_prefetch(emitter_, b.CreateSelect(b.CreateICmpSLT(next, frame.high), ahead, start), true,
+                    3);
     }
   }
 }
