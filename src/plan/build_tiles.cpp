@@ -143,16 +143,18 @@ void PlanBuilder::add_tiles(const Region& region) {
   if (root.op.is<op::WinogradImage>()) images_[region.root] = plan_.kernels.size() - 1;
 }
 
-// Planes of points lie an odd number of lines apart: those of a tile, which are written and read
-// one after the other, then fall into all sets of the caches.
+// Rows are whole lines, in which no register lies across two. Planes of points lie an odd number of
+// lines apart: those of a tile, which are written and read one after the other, then fall into all
+// sets of the caches.
 void PlanBuilder::place_strip(ValueId id, std::int64_t columns) {
   const Type& type = graph_.type(id);
   const Dims dims = type.dims();
   const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(type.dtype)),
-                     lines = (columns * dims[2] + line - 1) / line, plane = (lines | 1) * line;
+                     row = (dims[2] + line - 1) / line * line,
+                     plane = (columns * row / line | 1) * line;
   const std::int32_t buffer = add_buffer({type.dtype, {dims[0] * plane}}, Storage::worker, -1,
                                          "strip_" + std::to_string(id.node));
-  worker_rows_[id] = {buffer, {id, 0, dims, {plane, dims[2], 1}}};
+  worker_rows_[id] = {buffer, {id, 0, dims, {plane, row, 1}}};
 }
 
 void PlanBuilder::add_tile_strips(const Region& region) {
