@@ -35,7 +35,7 @@ Result<Plan> PlanBuilder::run() {
   plan_.questions.insert(plan_.questions.begin(), regions_.questions.begin(),
                          regions_.questions.end());
   plan_.planning_ms += regions_.planning_ms;
-  lay_out_arena(plan_);
+  lay_out_arena(plan_, options_.threads);
   choose_threads(plan_, options_.model, options_.threads, options_.elsewhere);
   return std::move(plan_);
 }

@@ -48,7 +48,7 @@ std::vector<std::size_t> by_first_step(const Plan& plan) {
 
 }  // namespace
 
-void lay_out_arena(Plan& plan) {
+void lay_out_arena(Plan& plan, int threads) {
   set_lifetimes(plan);
   // A buffer that takes over another's bytes lies where that one lies: one interval for both.
   const std::vector<std::int32_t> taken_over = find_in_place(plan);
@@ -73,7 +73,8 @@ void lay_out_arena(Plan& plan) {
     interval_of[i] = intervals.size();
     intervals.push_back({.bytes = buffer.bytes(), .first = buffer.first_step, .last = last[i]});
   }
-  const ArenaPlan arena = plan_arena(intervals).value();
+  ArenaPlan arena = plan_arena(intervals).value();
+  if (threads > 1) align_middles(intervals, arena);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     if (has_interval(plan.buffers[i]))
       plan.buffers[i].offset = arena.offsets[interval_of[holder[i]]];

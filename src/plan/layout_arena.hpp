@@ -6,7 +6,7 @@
 namespace rlx::plan {
 
 /// Sets first_step, last_step and offset of every arena buffer, the arena's size and its lower
-/// bound.
-void lay_out_arena(Plan& plan);
+/// bound. `threads`: that may share steps.
+void lay_out_arena(Plan& plan, int threads = 1);
 
 }  // namespace rlx::plan

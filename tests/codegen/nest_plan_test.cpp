@@ -111,6 +111,33 @@ TEST(NestPlan, LanesRunAlongWhatIsWrittenWherePagesAreTurned) {
   }
 }
 
+/// Rows with a row added to each.
+loop::Nest rows_and_a_row(std::int64_t rows, std::int64_t columns) {
+  loop::Nest nest;
+  nest.extents = {rows, columns};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .strides = {columns, 1}}, {.buffer = 1, .strides = {0, 1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::load, .dtype = f32, .index = 1},
+                {.op = ScalarOp::add, .dtype = f32, .a = 0, .b = 1}};
+  nest.stores = {{{.buffer = 2, .strides = {columns, 1}}, 2}};
+  return nest;
+}
+
+TEST(NestPlan, TwoWorkersHaveAboutTheSame) {
+  for (const std::int64_t rows : {6, 10, 13, 14, 20, 22, 30, 100}) {
+    for (const std::int64_t columns : {200, 512, 896}) {
+      const NestPlan plan =
+          plan_nest(rows_and_a_row(rows, columns), machine_with(Isa::avx512), false);
+      if (plan.items < 2) continue;
+      ASSERT_EQ(plan.split_dim, 0);
+      const std::int64_t first = std::min(plan.items / 2 * plan.split_size, rows);
+      EXPECT_LE(std::max(first, rows - first), rows / 2 + rows % 2 + rows / 20)
+          << rows << " x " << columns << ", blocks of " << plan.split_size;
+    }
+  }
+}
+
 TEST(NestPlan, WorkersThatWriteToEveryPointShareNoLines) {
   for (const Isa isa : {Isa::avx2, Isa::avx512}) {
     for (const std::int64_t channels : {8, 16, 24, 32, 48, 64, 128}) {

@@ -154,6 +154,30 @@ TEST(Arena, random_intervals_are_packed_validly) {
   EXPECT_LE(worst, 1.2);
 }
 
+TEST(Arena, middles_are_brought_together_where_there_is_room) {
+  // A small one takes turns with a large one, beside which a third lives on: its middle is theirs.
+  const std::vector<Interval> intervals = {{4096, 0, 1}, {1024, 2, 3}, {2048, 0, 3}, {512, 4, 5}};
+  auto plan = plan_arena(intervals).value();
+  align_middles(intervals, plan);
+  expect_valid(intervals, plan);
+  const auto middle = [&](std::size_t i) { return plan.offsets[i] + intervals[i].bytes / 2; };
+  EXPECT_EQ(middle(1), middle(0));
+  // One that takes turns with all has one of their middles.
+  EXPECT_TRUE(middle(3) == middle(0) || middle(3) == middle(2));
+  EXPECT_EQ(plan.bytes_total, 6144);
+}
+
+TEST(Arena, middles_move_nothing_onto_others) {
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    const auto intervals = noise(seed, 1 + static_cast<int>(seed * 5), 60, 1 + seed % 20);
+    auto plan = plan_arena(intervals).value();
+    const std::int64_t total = plan.bytes_total;
+    align_middles(intervals, plan);
+    expect_valid(intervals, plan);
+    EXPECT_EQ(plan.bytes_total, total);
+  }
+}
+
 TEST(Arena, the_same_intervals_give_the_same_plan) {
   const auto intervals = noise(11, 200, 80, 15);
   const auto a = plan_arena(intervals).value(), b = plan_arena(intervals).value();

@@ -112,6 +112,29 @@ bool stores_along_sums(const NestPlan& plan) {
   });
 }
 
+/// Of all points the part of who has more of them, where two workers share out `outer` times the
+/// blocks of `size` of a dim.
+double larger_half(std::int64_t outer, std::int64_t extent, std::int64_t size) {
+  const std::int64_t blocks = (extent + size - 1) / size, half = outer * blocks / 2,
+                     first = half / blocks * extent + std::min(half % blocks * size, extent);
+  return static_cast<double>(std::max(first, outer * extent - first)) /
+         static_cast<double>(outer * extent);
+}
+
+/// Between a quarter and four thirds of that size the one whose blocks two workers share out most
+/// evenly: few blocks, of which the last is a rest, may be far from it (of 14 points in blocks of 4
+/// one has 8).
+std::int64_t evenly_shared(std::int64_t outer, std::int64_t extent, std::int64_t size) {
+  constexpr std::int64_t few = 16;
+  if (outer * ((extent + size - 1) / size) >= few) return size;
+  std::int64_t best = size;
+  for (std::int64_t other = (size + 3) / 4; other <= std::min(4 * size / 3, extent / 2); ++other) {
+    const double is = larger_half(outer, extent, other), was = larger_half(outer, extent, best);
+    if (is < was || (is == was && std::abs(other - size) < std::abs(best - size))) best = other;
+  }
+  return best;
+}
+
 /// Items: the first parallel dims, so many that there are enough, and blocks of the dim behind
 /// them; with `rows` each point of the parallel dims, with leading dims each point of those.
 void choose_items(NestPlan& plan, bool rows) {
@@ -163,6 +186,8 @@ void choose_items(NestPlan& plan, bool rows) {
         const std::int64_t least = stores_along_sums(plan) ? unshared_elements : 1;
         const std::int64_t step = std::max<std::int64_t>(plan.lanes * plan.unroll, least);
         size = (size + step - 1) / step * step;
+      } else if (extent > size) {
+        size = evenly_shared(plan.items, extent, size);
       }
       plan.split_size = std::min(size, std::max<std::int64_t>(extent, 1));
       plan.items *= (extent + plan.split_size - 1) / plan.split_size;
