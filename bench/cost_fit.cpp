@@ -184,6 +184,7 @@ std::vector<Figure> figures() {
   overlap("guarded_lane", &Overlap::guarded_lane);
   levels("far_row", &Overlap::far_row);
   overlap("beside_busiest", &Overlap::beside_busiest);
+  overlap("lone_division", &Overlap::lone_division);
   overlap("max_steps", &Overlap::max_steps);
   overlap("window", &Overlap::window);
   overlap("far_beside", &Overlap::far_beside);

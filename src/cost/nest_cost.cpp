@@ -198,7 +198,8 @@ class NestCost : public NestLines {
                  shared_by_tile(access) * of_columns * (scalar && inner ? 1.0 / plan_.unroll : 1));
       return;
     }
-    add_node(target, node, registers_of(node.dtype) * shared * of_columns);
+    const bool of_a_row = plan_.levels > 0 && plan_.vector_is_reduced() && !inner && !varies(dims);
+    add_node(target, node, registers_of(node.dtype) * shared * of_columns, of_a_row);
     for (const ScalarId operand : {node.a, node.b, node.c}) collect(operand, pass, done, body, row);
   }
 

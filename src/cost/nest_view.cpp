@@ -87,12 +87,12 @@ bool NestView::adds_a_product(const ScalarNode& node) const {
   return is_product(node.a) || is_product(node.b);
 }
 
-void NestView::add_node(Body& body, const ScalarNode& node, double registers) const {
+void NestView::add_node(Body& body, const ScalarNode& node, double registers, bool one_lane) const {
   const double ns = adds_a_product(node) ? 0 : node_ns(node, nest_.nodes, model_) * registers;
   const bool divides = node.op == ScalarOp::div || node.op == ScalarOp::sqrt ||
                        node.op == ScalarOp::rsqrt || node.op == ScalarOp::reciprocal;
   if (divides && is_float(node.dtype)) {
-    body.divider += ns;
+    body.divider += one_lane ? ns * overlap_.lone_division : ns;
     body.alu += model_.op(ScalarOp::add) * registers;
   } else {
     body.alu += ns;

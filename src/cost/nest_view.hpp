@@ -71,7 +71,7 @@ class NestView {
   /// One multiply-add with the product before it, or beside it in units of its own.
   bool adds_a_product(const ScalarNode& node) const;
   /// Adds a node's operation on `registers` registers.
-  void add_node(Body& body, const ScalarNode& node, double registers) const;
+  void add_node(Body& body, const ScalarNode& node, double registers, bool one_lane = false) const;
 
   const codegen::NestPlan plan_;
   const loop::Nest& nest_;

@@ -135,5 +135,19 @@ TEST(ShapeLaws, LongerSequencesTakeNoLess) {
       lengths);
 }
 
+/// One root for each row of 64, where registers take twenty cycles for theirs.
+TEST(ShapeLaws, ARootOfARowIsNotThatOfARegister) {
+  const auto ns_of = [&](bool root) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {1000, 64});
+    const Value centred = x - reduce(x, Reduction::mean, {1}, true);
+    const Value variance = reduce(centred * centred, Reduction::mean, {1}, true);
+    graph.output("y", centred * (root ? rsqrt(variance) : variance));
+    return predicted_ns(std::move(graph), cost::model_of_rapids(true), 1);
+  };
+  EXPECT_GE(ns_of(true), ns_of(false));
+  EXPECT_LT(ns_of(true), 1.2 * ns_of(false));
+}
+
 }  // namespace
 }  // namespace rlx::plan
