@@ -10,6 +10,7 @@
 // predicted to take changes. TABLE.fitted is the table with what the fitted figures tell.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -382,7 +383,11 @@ Result<Wishes> wishes_of(int count, char** arguments) {
     if (text[end] == '?') {
       wishes.fitted.push_back(*figure);
     } else {
-      wishes.given.emplace_back(*figure, std::stod(text.substr(end + 1)));
+      double value = 0;
+      const char* const last = text.data() + text.size();
+      if (std::from_chars(text.data() + end + 1, last, value).ptr != last)
+        return bad_input("The figure ({}) wants a number.", text);
+      wishes.given.emplace_back(*figure, value);
     }
   }
   if (!wishes.fitted.empty()) return wishes;

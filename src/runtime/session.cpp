@@ -61,7 +61,10 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Device Session::device() const { return impl_->last; }
+Device Session::device() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->last;
+}
 
 Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions& options) try {
   if (options.precision != Precision::f32 && options.exact) {

@@ -35,6 +35,7 @@ std::string time_text(double us);
 /// "1.5 KB", "23.4 MB".
 std::string size_text(double bytes);
 /// What a run is predicted to take beside its kernels: the call, the team, barriers between them.
+/// Below 0 where kernels save more by beginning before those before them have ended.
 double beside_kernels_us(const Explanation& plan);
 /// The kernels in the order in which they are shown: those inside of a loop follow it.
 struct KernelLine {

@@ -115,15 +115,15 @@ TEST_F(Command, ACalibrationThatIsNotUsedIsSaid) {
   setenv("RLX_CACHE_DIR", folder.path("cache").c_str(), 1);
   const Called first = call_rlx({"run", model});
   EXPECT_EQ(first.err, "");
-  const std::string file =
-      folder.write("cache/" + cost::calibration_file(cost::cpu_identity().value()), "{");
+  const std::string name = cost::calibration_file(cost::cpu_identity().value());
+  const std::string file = folder.write("cache/" + name, "{");
   std::filesystem::permissions(
       file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   const Called called = call_rlx({"run", model});
   unsetenv("RLX_CACHE_DIR");
   EXPECT_EQ(called.exit_code, 0);
   EXPECT_EQ(called.out, first.out);
-  EXPECT_THAT(called.err, HasSubstr(".json) is not used: it is no JSON"));
+  EXPECT_THAT(called.err, HasSubstr(name + ") is not used: it is no JSON"));
 }
 
 TEST_F(Command, RunTakesSound) {
