@@ -376,9 +376,11 @@ class Session {
 
   Result<CompiledGraph> compile(const Graph& graph, const CompileOptions& options = {});
   /// A program that CompiledGraph::save wrote: nothing is compiled or packed, weights are mapped
-  /// and shared with other processes. The file and its folders must be the user's own. Errors: no
-  /// such file or not trusted; damaged; made by another rlx or for another machine.
-  Result<CompiledGraph> load(const std::string& file);
+  /// and shared with other processes. The file and its folders must be the user's own. `missing`:
+  /// as CompileOptions::missing. Errors: no such file or not trusted; damaged; made by another rlx
+  /// or for another machine; no device.
+  Result<CompiledGraph> load(const std::string& file,
+                             std::optional<DevicePolicy::Missing> missing = std::nullopt);
   /// The device of the program made last; before there is one, the device that was asked for. Where
   /// none was asked for each program is placed by itself, with the dims that its options bind
   /// (others count as 1); CompiledGraph::device tells where.

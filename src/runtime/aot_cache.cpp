@@ -27,16 +27,7 @@ std::string key_of(const Graph& graph, const CompileOptions& options) {
     hasher.add_field(param->name).add_field(quick_hash(bytes)).add_field(quick_hash(bytes, 1));
     forget_pages(param->data);
   }
-  for (const auto& [name, value] : options.dims)
-    hasher.add_field(name).add_field(static_cast<std::uint64_t>(value));
-  for (const auto& [name, dims] : options.input_dims)
-    hasher.add_field(name).add_field(fmt::format("{}", fmt::join(dims, ",")));
-  for (const std::string& output : options.outputs) hasher.add_field("output").add_field(output);
-  for (const CompileOptions::Feed& feed : options.feeds)
-    hasher.add_field("feed").add_field(feed.output).add_field(feed.input);
-  hasher.add_field(fmt::format("{} {} {} {}", name_of(options.precision), options.exact,
-                               options.flush_subnormals, options.threads));
-  hasher.add_field(plan_settings(options));
+  add_options(hasher, options);
   return hasher.finish().hex() + ".rlxprogram";
 }
 
@@ -66,7 +57,7 @@ Result<CompiledGraph> AotCache::get(const Graph& graph, const CompileOptions& op
   const std::string name = key_of(graph, options);
   const std::string file = impl_->folder.path() + "/" + name;
   if (is_saved_program(file)) {
-    auto loaded = impl_->session->load(file);
+    auto loaded = impl_->session->load(file, options.missing);
     if (loaded.ok()) {
       ++impl_->hits;
       impl_->folder.touch(name);

@@ -62,11 +62,19 @@ bool fusion_is_disabled(const CompileOptions& options) {
 
 }  // namespace
 
-std::string plan_settings(const CompileOptions& options) {
-  std::string text = fusion_is_disabled(options) ? "apart" : "fused";
+void add_options(Hasher& key, const CompileOptions& options) {
+  for (const auto& [name, value] : options.dims)
+    key.add_field("dim").add_field(name).add_field(static_cast<std::uint64_t>(value));
+  for (const auto& [name, dims] : options.input_dims)
+    key.add_field("input").add_field(name).add_field(fmt::format("{}", fmt::join(dims, ",")));
+  for (const std::string& output : options.outputs) key.add_field("output").add_field(output);
+  for (const CompileOptions::Feed& feed : options.feeds)
+    key.add_field("feed").add_field(feed.output).add_field(feed.input);
   for (const auto& [question, answer] : options.answers)
-    text += fmt::format("\n{}={}", question, answer ? "yes" : "no");
-  return text;
+    key.add_field("answer").add_field(question).add_field(answer ? "yes" : "no");
+  key.add_field(fmt::format("{} {} {} {} {}", name_of(options.precision), options.exact,
+                            options.flush_subnormals, options.threads,
+                            fusion_is_disabled(options)));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/hash.hpp"
 #include "passes/passes.hpp"
 #include "rlx/cost.hpp"
 
@@ -32,8 +33,9 @@ struct StaticProgram : ProgramFacts {
 Result<Graph> specialised(const Graph& graph, const CompileOptions& options,
                           const passes::Bindings& bindings);
 
-/// How fusion is decided, by the options and RLX_DISABLE_FUSION, as a text.
-std::string plan_settings(const CompileOptions& options);
+/// Feeds all that decides what a program is to a key, RLX_DISABLE_FUSION included: every option but
+/// `missing`, which decides whether there is one.
+void add_options(Hasher& key, const CompileOptions& options);
 
 /// True where every result has static dims and no op waits for data.
 bool is_static(const Graph& graph);

@@ -130,7 +130,8 @@ struct CompiledGraph::Impl : ProgramSettings {
   Status change_experts(Change change);
   Status set_derived_param(const std::string& name, const Tensor& value);
   static Result<std::unique_ptr<Impl>> load(std::shared_ptr<Session::Impl> session,
-                                            Backend& backend, const std::string& file);
+                                            const std::string& file,
+                                            std::optional<DevicePolicy::Missing> missing);
   /// Fills `slots` in declaration order; `typed` accepts only the declared dtypes. `dims` gets the
   /// dims of each input.
   Status match(std::span<const NamedInput> named, bool typed, std::vector<Dims>* dims);

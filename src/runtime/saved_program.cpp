@@ -336,7 +336,8 @@ Status CompiledGraph::save(const std::string& file) const try {
 }
 
 Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::load(
-    std::shared_ptr<Session::Impl> session, Backend& backend, const std::string& file) {
+    std::shared_ptr<Session::Impl> session, const std::string& file,
+    std::optional<DevicePolicy::Missing> missing) {
   RLX_ASSIGN(const Mapping mapping, map_trusted(file));
   Header header;
   std::memcpy(&header, mapping.bytes.get(), sizeof(header));
@@ -355,21 +356,23 @@ Result<std::unique_ptr<CompiledGraph::Impl>> CompiledGraph::Impl::load(
     if (entry.offset > weights.size() || entry.size > weights.size() - entry.offset)
       return damaged(file);
   }
-  RLX_TRY(check_weights(backend, weights, head.entries, file));
+  RLX_ASSIGN(Graph hir, parse(head.graph_text));
+  RLX_ASSIGN(Session::Impl::Place place, session->place_for(hir, {.missing = missing}));
+  RLX_TRY(check_weights(*place.backend, weights, head.entries, file));
   for (const WeightEntry& entry : head.entries) {
     const std::byte* data = entry.size ? weights.data() + entry.offset : nullptr;
     head.parts.weights.push_back({data ? std::shared_ptr<const std::byte>(mapping.bytes, data)
                                        : std::shared_ptr<const std::byte>(),
                                   static_cast<std::int64_t>(entry.size)});
   }
-  RLX_ASSIGN(Graph hir, parse(head.graph_text));
   auto impl = std::make_unique<Impl>();
   impl->session = std::move(session);
-  impl->backend = &backend;
+  impl->backend = place.backend;
+  impl->choice = std::move(place.choice);
   impl->options = head.options;
   impl->inputs = input_infos(hir);
   impl->outputs = output_infos(hir);
-  auto bound = compile_static(backend, hir, head.options, &head.parts);
+  auto bound = compile_static(*impl->backend, hir, head.options, &head.parts);
   if (!bound.ok()) return std::move(bound.error()).while_("loading " + file);
   impl->bound = *std::move(bound);
   impl->graph = impl->bound->hir_graph;

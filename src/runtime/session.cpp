@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "base/hash.hpp"
 #include "runtime/compiled_graph.hpp"
 
 namespace rlx {
@@ -89,10 +90,9 @@ Result<CompiledGraph> Session::compile(const Graph& graph, const CompileOptions&
   return error_in_flight();
 }
 
-Result<CompiledGraph> Session::load(const std::string& file) try {
-  RLX_ASSIGN(Session::Impl::Place place, impl_->place_for(Graph(), {}));
-  RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, *place.backend, file));
-  program->choice = std::move(place.choice);
+Result<CompiledGraph> Session::load(const std::string& file,
+                                    std::optional<DevicePolicy::Missing> missing) try {
+  RLX_ASSIGN(auto program, CompiledGraph::Impl::load(impl_, file, missing));
   return CompiledGraph(std::move(program));
 } catch (...) {
   return error_in_flight();
@@ -103,7 +103,7 @@ struct CompileCache::Impl {
   Graph graph;
   std::size_t capacity;
   std::mutex mutex;
-  std::list<std::pair<std::string, std::shared_ptr<CompiledGraph>>>
+  std::list<std::pair<Digest, std::shared_ptr<CompiledGraph>>>
       programs;  ///< most recently used first
   std::size_t misses = 0;
 };
@@ -114,15 +114,11 @@ CompileCache::~CompileCache() = default;
 CompileCache::CompileCache(CompileCache&&) noexcept = default;
 
 Result<std::shared_ptr<CompiledGraph>> CompileCache::get(const CompileOptions& options) try {
-  std::string key = fmt::format("{} {} {} {} {};", name_of(options.precision), options.exact,
-                                options.flush_subnormals, options.threads, plan_settings(options));
-  for (const auto& [name, value] : options.dims) key += fmt::format("{}={};", name, value);
-  for (const auto& [name, dims] : options.input_dims)
-    key += fmt::format("{}=[{}];", name, fmt::join(dims, ","));
-  key += fmt::format("{}", fmt::join(options.outputs, ","));
-  if (options.missing) key += fmt::format(";missing {}", static_cast<int>(*options.missing));
-  for (const CompileOptions::Feed& feed : options.feeds)
-    key += fmt::format(";{}->{}", feed.output, feed.input);
+  Hasher hasher;
+  add_options(hasher, options);
+  // Programs in memory are of the device that a call got, or asks for.
+  hasher.add_field(options.missing ? static_cast<std::uint64_t>(*options.missing) + 1 : 0);
+  const Digest key = hasher.finish();
   const std::lock_guard lock(impl_->mutex);
   auto& programs = impl_->programs;
   for (auto it = programs.begin(); it != programs.end(); ++it) {

@@ -138,14 +138,18 @@ std::vector<std::int64_t> live_bytes(const Explanation& plan) {
   return live;
 }
 
+std::vector<KernelLine> lines_inside(const KernelLine& loop) {
+  std::vector<KernelLine> lines;
+  for (std::size_t i = 0; i < loop.kernel->inside.size(); ++i)
+    lines.push_back({fmt::format("{}.{}", loop.number, i), &loop.kernel->inside[i]});
+  return lines;
+}
+
 namespace {
 
-void add_inside(const KernelLine& loop, std::vector<KernelLine>& lines) {
-  for (std::size_t i = 0; i < loop.kernel->inside.size(); ++i) {
-    const KernelLine line{fmt::format("{}.{}", loop.number, i), &loop.kernel->inside[i]};
-    lines.push_back(line);
-    add_inside(line, lines);
-  }
+void add_line(const KernelLine& line, std::vector<KernelLine>& lines) {
+  lines.push_back(line);
+  for (const KernelLine& inside : lines_inside(line)) add_line(inside, lines);
 }
 
 }  // namespace
@@ -153,10 +157,9 @@ void add_inside(const KernelLine& loop, std::vector<KernelLine>& lines) {
 std::vector<KernelLine> kernel_lines(const Report& report) {
   std::vector<KernelLine> lines;
   for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
-    const KernelLine line{std::to_string(i), &report.plan.kernels[i],
-                          report.is_measured() ? report.measured_us[i] : -1};
-    lines.push_back(line);
-    add_inside(line, lines);
+    add_line({std::to_string(i), &report.plan.kernels[i],
+              report.is_measured() ? report.measured_us[i] : -1},
+             lines);
   }
   return lines;
 }

@@ -23,7 +23,7 @@ struct Report {
 std::string explain_text(const Report& report);
 std::string explain_json(const Report& report);
 /// Chrome's trace event format, as Perfetto opens it: predicted kernels on one track, measured on
-/// another, the arena's live bytes as a counter.
+/// another, the arena's live bytes as a counter; below a loop its first iteration, as predicted.
 std::string explain_trace(const Report& report);
 /// One self-contained page of HTML.
 std::string explain_page(const Report& report);
@@ -44,6 +44,8 @@ struct KernelLine {
   double measured_us = -1;  ///< -1: not measured
 };
 std::vector<KernelLine> kernel_lines(const Report& report);
+/// The kernels of one iteration of a loop.
+std::vector<KernelLine> lines_inside(const KernelLine& loop);
 /// Bytes of the arena in use at each kernel; a buffer that takes another one's place counts once.
 std::vector<std::int64_t> live_bytes(const Explanation& plan);
 

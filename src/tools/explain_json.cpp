@@ -103,7 +103,35 @@ Json claims_json(const Explanation& plan) {
 
 std::string dumped(const Json& json) { return json_text(json) + "\n"; }
 
-/// Kernels one after the other on a track; times in us.
+/// Adds an event of a track; times in us.
+void add_event(int track, const char* category, const KernelLine& line, double start,
+               double duration, Json& events) {
+  const Explanation::Kernel& kernel = *line.kernel;
+  Json args = {{"kernel", line.number}, {"region", kernel.region}, {"threads", kernel.threads},
+               {"flops", kernel.flops}, {"bytes", kernel.bytes},   {"limit", kernel.bound}};
+  if (!kernel.inside.empty()) args["iterations"] = kernel.iterations;
+  events.push_back({{"ph", "X"},
+                    {"pid", 1},
+                    {"tid", track},
+                    {"name", kernel.name},
+                    {"cat", category},
+                    {"ts", start},
+                    {"dur", duration},
+                    {"args", std::move(args)}});
+}
+
+/// The first iteration of a loop, below the loop's own event: as others it is predicted alone.
+void add_iteration(const KernelLine& loop, int track, double start, Json& events) {
+  if (loop.kernel->iterations == 0) return;
+  for (const KernelLine& line : lines_inside(loop)) {
+    const double duration = line.kernel->predicted_us;
+    add_event(track, "iteration", line, start, duration, events);
+    add_iteration(line, track, start, events);
+    start += duration;
+  }
+}
+
+/// Kernels one after the other on a track.
 void add_track(const Report& report, int track, const char* name, bool measured, Json& events) {
   events.push_back({{"ph", "M"},
                     {"pid", 1},
@@ -112,22 +140,10 @@ void add_track(const Report& report, int track, const char* name, bool measured,
                     {"args", {{"name", name}}}});
   double start = 0;
   for (std::size_t i = 0; i < report.plan.kernels.size(); ++i) {
-    const Explanation::Kernel& kernel = report.plan.kernels[i];
-    const double duration = measured ? report.measured_us[i] : kernel.predicted_us;
-    events.push_back({{"ph", "X"},
-                      {"pid", 1},
-                      {"tid", track},
-                      {"name", kernel.name},
-                      {"cat", measured ? "measured" : "predicted"},
-                      {"ts", start},
-                      {"dur", duration},
-                      {"args",
-                       {{"kernel", i},
-                        {"region", kernel.region},
-                        {"threads", kernel.threads},
-                        {"flops", kernel.flops},
-                        {"bytes", kernel.bytes},
-                        {"limit", kernel.bound}}}});
+    const KernelLine line{std::to_string(i), &report.plan.kernels[i]};
+    const double duration = measured ? report.measured_us[i] : line.kernel->predicted_us;
+    add_event(track, name, line, start, duration, events);
+    if (!measured) add_iteration(line, track, start, events);
     start += duration;
   }
 }

@@ -308,6 +308,31 @@ TEST_F(SavedProgram, a_cache_of_them_knows_content) {
   EXPECT_EQ(cache.hits(), 2);
 }
 
+TEST_F(SavedProgram, what_a_missing_device_means_is_said_by_call_here_too) {
+  using Missing = DevicePolicy::Missing;
+  Session asks(Device::tpu);
+  CompileOptions options = four_rows;
+  options.missing = Missing::fallback;
+  AotCache cache = AotCache::open(asks, folder.path("cache")).value();
+  EXPECT_EQ(cache.get(model(), four_rows).error().kind, ErrorKind::not_available);
+  ASSERT_TRUE(cache.get(model(), options).ok());
+  EXPECT_EQ(cache.hits(), 0);
+  CompiledGraph again = cache.get(model(), options).value();
+  EXPECT_EQ(cache.hits(), 1) << "the device that took the place of another loads what it saved";
+  EXPECT_THAT(again.explain()->devices.reason, HasSubstr("in place of tpu"));
+  ASSERT_TRUE(again.set_param("b", std::vector<float>(48, 0.25f)).ok());
+  EXPECT_EQ(run(again), expected);
+  EXPECT_EQ(cache.get(model(), four_rows).error().kind, ErrorKind::not_available);
+
+  ASSERT_TRUE(again.save(folder.path("program")).ok());
+  EXPECT_EQ(asks.load(folder.path("program")).error().kind, ErrorKind::not_available);
+  EXPECT_TRUE(asks.load(folder.path("program"), Missing::fallback).ok());
+  Session gives(Device::tpu, {.devices = {.missing = Missing::fallback}});
+  EXPECT_TRUE(gives.load(folder.path("program")).ok());
+  EXPECT_EQ(gives.load(folder.path("program"), Missing::strict).error().kind,
+            ErrorKind::not_available);
+}
+
 /// All of them compile and save at first, each over the file of the others.
 TEST_F(SavedProgram, a_cache_of_them_serves_several_threads) {
   for (int round = 0; round < 4; ++round) {

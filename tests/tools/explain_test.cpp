@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "rlx/ops.hpp"
 #include "tools/command.hpp"
 
 namespace rlx {
@@ -169,6 +170,37 @@ TEST_F(Explain, the_trace_is_a_list_of_events) {
   EXPECT_EQ(predicted, document["kernels"].size());
   EXPECT_EQ(measured, document["kernels"].size());
   EXPECT_EQ(counters, document["kernels"].size());
+}
+
+TEST_F(Explain, the_trace_shows_an_iteration_below_its_loop) {
+  const auto body = std::make_shared<Graph>();
+  body->input("step", DType::i64, {});
+  const Value carry = body->input("carry", DType::f32, {32, 32});
+  body->output("next", tanh(matmul(carry, softmax(carry, {.axis = 0}))));
+  Graph graph;
+  const Value start = graph.input("start", DType::f32, {32, 32});
+  graph.output("y", graph.add_one(op::Scan{.body = body, .length = 6, .carries = 1}, {start}));
+  const std::string looped = folder.write("looped.rlx", print(graph));
+  const std::string path = folder.path("trace.json");
+  const Called called = call_rlx({"explain", looped, "--json", "--trace", path});
+  ASSERT_EQ(called.exit_code, 0) << called.err;
+  const json trace = json::parse(read_file(path), nullptr, false)["traceEvents"];
+  const auto loop = std::ranges::find_if(
+      trace, [](const json& event) { return event.value("name", "") == "loop"; });
+  ASSERT_NE(loop, trace.end());
+  EXPECT_EQ((*loop)["args"]["iterations"], 6);
+  double next = (*loop)["ts"];
+  std::size_t inside = 0;
+  for (const json& event : trace) {
+    if (event.value("cat", "") != "iteration") continue;
+    EXPECT_EQ(event["args"]["kernel"],
+              fmt::format("{}.{}", (*loop)["args"]["kernel"].get<std::string>(), inside++));
+    EXPECT_EQ(event["tid"], (*loop)["tid"]);
+    EXPECT_DOUBLE_EQ(event["ts"].get<double>(), next);
+    next += event["dur"].get<double>();
+  }
+  EXPECT_GE(inside, 2u);
+  EXPECT_LE(next, (*loop)["ts"].get<double>() + (*loop)["dur"].get<double>());
 }
 
 TEST_F(Explain, the_page_holds_everything_itself) {
