@@ -185,6 +185,7 @@ std::vector<Figure> figures() {
   overlap("guarded_lane", &Overlap::guarded_lane);
   levels("far_row", &Overlap::far_row);
   overlap("beside_busiest", &Overlap::beside_busiest);
+  overlap("beside_divider", &Overlap::beside_divider);
   overlap("lone_division", &Overlap::lone_division);
   overlap("max_steps", &Overlap::max_steps);
   overlap("window", &Overlap::window);

@@ -24,7 +24,7 @@ struct MachineModel {
   codegen::Machine machine;
   Overlap overlap;  ///< of the family, calibrated or not
 
-  /// The clock (`ghz_now`) at which the figures hold; 0: they hold whatever it is.
+  /// The clock (`clocks_now`) at which the figures hold; 0: they hold whatever it is.
   double ghz = 0;
   double cycle = 0.25;         ///< of sustained vector work
   double fma_per_cycle = 2;    ///< multiply-adds of whole registers

@@ -247,7 +247,8 @@ void measure_overheads(Measurer& measurer, MachineModel& model) {
       std::max(measurer.ns_of("gather") / static_cast<double>(gathered_elements), 0.02);
 }
 
-void measure_gemms(Measurer& measurer, Calibration::Impl& impl) {
+/// `heavy_share`: the clock while they ran, of that for which figures are kept.
+void measure_gemms(Measurer& measurer, double heavy_share, Calibration::Impl& impl) {
   MachineModel& model = impl.model;
   for (const int threads : {1, measurer.threads()}) {
     if (threads == 1 && !impl.gemms.empty()) continue;
@@ -266,7 +267,7 @@ void measure_gemms(Measurer& measurer, Calibration::Impl& impl) {
                                      });
   const double lanes = model.machine.vector_bytes / 4.0;
   const double preset_cycle = model.cycle;
-  model.cycle = 2 * lanes * model.fma_per_cycle / best->gflops;
+  model.cycle = heavy_share * 2 * lanes * model.fma_per_cycle / best->gflops;
   // What else is made of cycles scales with them.
   const double factor = model.cycle / preset_cycle;
   for (double* const ns : {&model.row_block, &model.tap, &model.loop, &model.join,
@@ -316,8 +317,9 @@ Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
   const MeasuredOps ops = add_kernels(measurer, preset);
   RLX_TRY(measurer.make());
   tell("matmuls", 0.3);
-  measure_gemms(measurer, impl);
-  impl.model.ghz = ghz_now(target.isa);
+  const Clocks clocks = clocks_now(target.isa);
+  impl.model.ghz = clocks.light;
+  measure_gemms(measurer, clocks.light > 0 ? clocks.heavy / clocks.light : 1, impl);
   tell("operations", 0.45);
   measure_ops(measurer, ops, impl.model);
   tell("calls", 0.7);

@@ -34,7 +34,12 @@ struct Body {
     const double store_ns = stores / model.stores_per_cycle * model.cycle;
     const double most = longest(model);
     const double others = alu + divider + other + load_ns + store_ns - most;
-    return most + model.overlap.beside_busiest * others;
+    return most + model.overlap.beside_busiest * others + divider_ns(model);
+  }
+  /// What shows of divisions beside the vector units' work, or of that beside divisions, above what
+  /// shows of other units.
+  double divider_ns(const MachineModel& model) const {
+    return (model.overlap.beside_divider - model.overlap.beside_busiest) * std::min(alu, divider);
   }
 };
 

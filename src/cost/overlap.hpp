@@ -23,6 +23,8 @@ struct Overlap {
   double guarded_lane = 0;
   /// Of what the other units do beside the busiest one, the part that shows.
   double beside_busiest = 0.1;
+  /// The same of vector units and the divider, where both have work: results of divisions are late.
+  double beside_divider = 0.1;
   /// Of the time of a register's division or root, what a single lane's takes.
   double lone_division = 1;
   /// Additions' times for one more element in a maximum that keeps NaN.

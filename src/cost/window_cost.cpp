@@ -133,7 +133,7 @@ class WindowCost : public NestView {
     block.divider = ends * once.divider;
     block.loads = steps * body.loads + ends * once.loads;
     block.stores = ends * once.stores;
-    compute_ += block.longest(model_) * overlap_.window;
+    compute_ += block.longest(model_) * overlap_.window + block.divider_ns(model_);
     add_rows_again(column);
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }

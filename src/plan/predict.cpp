@@ -440,4 +440,18 @@ void predict_times(Plan& plan, const cost::MachineModel& model) {
   Predictor(plan, model, most).predict();
 }
 
+double product_ns(const Plan& plan, const cost::MachineModel& model) {
+  const double flops_per_ns = model.fma_per_cycle * model.machine.vector_bytes / 2.0 / model.cycle;
+  double ns = 0;
+  for (const Step& step : plan.steps) {
+    const int together =
+        step.kind == Step::Kind::kernel && step.flops > 0
+            ? cost::products_together(plan.kernels[static_cast<std::size_t>(step.index)],
+                                      model.machine)
+            : 1;
+    ns += step.flops / together / step.threads / flops_per_ns;
+  }
+  return ns;
+}
+
 }  // namespace rlx::plan

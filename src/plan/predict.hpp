@@ -65,4 +65,8 @@ void choose_threads(Plan& plan, const cost::MachineModel& model, int most,
 /// The predicted times for the numbers of threads that the plan has.
 void predict_times(Plan& plan, const cost::MachineModel& model);
 
+/// What all products of the plan would take if nothing kept the units of its cores from them: of
+/// its predicted time the share in which they are busy.
+double product_ns(const Plan& plan, const cost::MachineModel& model);
+
 }  // namespace rlx::plan

@@ -2,18 +2,28 @@
 // same one whatever its neighbours did when it was made.
 #pragma once
 
+#include <vector>
+
 #include "cost/clock.hpp"
 #include "plan/predict.hpp"
+#include "runtime/compile.hpp"
 
 namespace rlx {
 
 class CurrentClock {
  public:
-  /// Measures it where the model's figures are of a known clock. `model`: the backend's, null where
-  /// it has none.
-  explicit CurrentClock(const cost::MachineModel* model) {
+  /// Measures it where the model's figures are of a known clock, for a program of these parts.
+  /// `model`: the backend's, null where it has none.
+  CurrentClock(const cost::MachineModel* model, const std::vector<const StaticProgram*>& parts) {
     if (!model || model->ghz <= 0) return;
-    model_ = cost::at_clock(*model, cost::ghz_now(model->machine.isa));
+    double products = 0, all = 0;
+    for (const StaticProgram* part : parts) {
+      const plan::Plan& plan = part->executable->plan();
+      products += plan::product_ns(plan, *model);
+      all += plan.predicted_ns;
+    }
+    const cost::Clocks clocks = cost::clocks_now(model->machine.isa);
+    model_ = cost::at_clock(*model, clocks.of(all > 0 ? products / all : 0));
     known_ = true;
   }
 

@@ -178,7 +178,7 @@ Result<Explanation> CompiledGraph::explain() const {
   if (!impl_->bound && !impl_->last_stage)
     return bad_input("An explanation needs bound shapes: give the dims, or run the program once.");
   Explanation explanation;
-  const CurrentClock clock(impl_->backend->model());
+  const CurrentClock clock(impl_->backend->model(), impl_->programs());
   explanation.clock_ghz = clock.ghz();
   if (impl_->bound) {
     add_part(*impl_->bound, clock, explanation);

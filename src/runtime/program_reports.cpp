@@ -87,7 +87,7 @@ Result<std::vector<KernelProfile>> CompiledGraph::profile(std::span<const NamedI
                                                           int runs) try {
   RLX_TRY(impl_->begin_run());
   RLX_ASSIGN(const std::vector<double> times, impl_->time_steps(inputs, runs));
-  const CurrentClock clock(impl_->backend->model());
+  const CurrentClock clock(impl_->backend->model(), impl_->programs());
   RLX_ASSIGN(const codegen::Target target, codegen::host_target());
   const codegen::Machine machine = codegen::machine_of(target);
   std::vector<KernelProfile> profiles;

@@ -296,11 +296,24 @@ TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
 }
 
 TEST(KernelCost, ClocksAreMeasuredWhereThereAreRegistersForIt) {
-  EXPECT_EQ(ghz_now(codegen::Isa::portable), 0);
+  const Clocks none = clocks_now(codegen::Isa::portable);
+  EXPECT_EQ(none.light, 0);
+  EXPECT_EQ(none.heavy, 0);
   const codegen::Isa isa = codegen::host_target().value().isa;
   if (isa == codegen::Isa::avx512 || isa == codegen::Isa::avx2) {
-    EXPECT_GT(ghz_now(isa), 0);
+    const Clocks clocks = clocks_now(isa);
+    EXPECT_GT(clocks.light, 0);
+    EXPECT_GT(clocks.heavy, 0);
   }
+}
+
+TEST(KernelCost, ProgramsThatKeepUnitsBusyHaveTheHeavyClock) {
+  const Clocks clocks{.light = 3.6, .heavy = 3};
+  EXPECT_EQ(clocks.of(0), 3.6);
+  EXPECT_EQ(clocks.of(1), 3);
+  EXPECT_GT(clocks.of(0.1), clocks.of(0.2));
+  EXPECT_GT(clocks.of(0.2), 3);
+  EXPECT_EQ(Clocks().of(0.5), 0);
 }
 
 TEST(KernelCost, IsDeterministic) {
