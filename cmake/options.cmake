@@ -30,6 +30,11 @@ elseif(LLD)
   endif()
 endif()
 
+# Sections of their own for functions: programs that link the static library hold what they use.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections>)
+endif()
+
 if(RLX_SANITIZE)
   add_compile_options(-fsanitize=${RLX_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${RLX_SANITIZE})

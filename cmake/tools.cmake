@@ -25,6 +25,12 @@ target_include_directories(rlx_tool PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_link_libraries(rlx_tool PRIVATE
   rlx rlx_picture fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
 rlx_warnings(rlx_tool)
+# Arguments, JSON and pages are not hot, and every process holds them; what it allocates with and
+# formats with is.
+target_compile_options(rlx_tool PRIVATE $<$<CONFIG:Release>:-Os>)
+set_source_files_properties(src/tools/allocation_count.cpp src/tools/format_inside.cpp
+  src/tools/noise.cpp src/tools/pool_new.cpp src/tools/worker_pool.cpp
+  PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
 # Its own C++ library, of which it holds what it uses (format_inside.cpp has the parts of fmt):
 # the shared one's tables are 2 MB of every process. Sanitizers want theirs.
 if(NOT RLX_SANITIZE)
