@@ -189,6 +189,7 @@ std::vector<Figure> figures() {
   overlap("lone_division", &Overlap::lone_division);
   overlap("max_steps", &Overlap::max_steps);
   overlap("window", &Overlap::window);
+  overlap("window_end", &Overlap::window_end);
   overlap("far_beside", &Overlap::far_beside);
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);

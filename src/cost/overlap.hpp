@@ -31,6 +31,8 @@ struct Overlap {
   double max_steps = 2.5;
   /// Of what the busiest unit does for a window: additions may have units beside those of products.
   double window = 1;
+  /// Of what divisions behind a window's sums take by themselves, the part that shows beside them.
+  double window_end = 0;
   /// Of the time of a contraction's bytes from memory, the part that is beside its instructions.
   double far_beside = 0.4;
   /// ns of a vector of a row that does not follow its forerunner.

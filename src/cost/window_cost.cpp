@@ -133,7 +133,16 @@ class WindowCost : public NestView {
     block.divider = ends * once.divider;
     block.loads = steps * body.loads + ends * once.loads;
     block.stores = ends * once.stores;
-    compute_ += block.longest(model_) * overlap_.window + block.divider_ns(model_);
+    double ns = block.longest(model_);
+    if (once.divider > 0) {
+      // Divisions wait for the sums, and the sums behind them for registers.
+      const Body end{.alu = once.alu, .divider = once.divider};
+      Body sums = block;
+      sums.alu -= ends * once.alu, sums.divider = 0;
+      const double apart = sums.longest(model_) + ends * end.ns(model_);
+      ns += overlap_.window_end * (apart - ns);
+    }
+    compute_ += ns * overlap_.window;
     add_rows_again(column);
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }
@@ -206,19 +215,30 @@ class WindowCost : public NestView {
         points_of(((DimSet{1} << nest_.parallel_dims) - 1) & ~(DimSet{1} << plan_.vector_dim));
     double rows = 1;
     for (int dim = nest_.parallel_dims; dim + 1 < plan_.rank(); ++dim) rows *= extent(dim);
+    const auto stride = [&](const loop::Access& access, int dim) {
+      return std::abs(access.strides[static_cast<std::size_t>(dim)]);
+    };
+    const auto bytes_of = [&](const loop::Access& access) {
+      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
+      return static_cast<double>(buffer.elements) * static_cast<double>(size_of(buffer.dtype));
+    };
+    // So do the weights.
+    double weights = 0;
     for (const loop::Access& access : nest_.accesses) {
-      const auto stride = [&](int dim) {
-        return std::abs(access.strides[static_cast<std::size_t>(dim)]);
-      };
-      if (stride(column) == 0 || stride(plan_.rank() - 1) == 0) continue;
+      if (stride(access, column) == 0 && stride(access, plan_.rank() - 1) != 0)
+        weights += bytes_of(access);
+    }
+    for (const loop::Access& access : nest_.accesses) {
+      if (stride(access, column) == 0 || stride(access, plan_.rank() - 1) == 0) continue;
       const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
       const double element = static_cast<double>(size_of(buffer.dtype));
-      const double row = extent(column) * static_cast<double>(stride(column)) * element;
-      const bool kept = rows * row < 0.75 * static_cast<double>(model_.cache_bytes[0]);
-      const double whole = static_cast<double>(buffer.elements) * element;
+      const double row = extent(column) * static_cast<double>(stride(access, column)) * element;
+      const bool kept = rows * row + weights < 0.75 * static_cast<double>(model_.cache_bytes[0]);
+      const double whole = bytes_of(access);
+      if (!kept) streamed_ += panel_time[1] * weights * (windows / extent(column) - 1);
       const double moved = kept ? whole : std::max(whole, windows / extent(column) * rows * row);
       // Places of a row that lie far apart are lines that nothing fetches ahead.
-      const double apart = static_cast<double>(stride(plan_.rank() - 1)) * element;
+      const double apart = static_cast<double>(stride(access, plan_.rank() - 1)) * element;
       starts_ += moved / line_bytes * lone_line * std::min(1.0, apart / widest_stride);
       streamed_ += panel_time[1] * (moved - whole);
     }

@@ -404,11 +404,15 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   }
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
   const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 8));
-  const auto series = std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series);
-  plan.abreast = series > 1;
+  const auto series = static_cast<unsigned>(
+      std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series));
   unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
-  if (plan.abreast) affordable = machine.registers > 16 ? 8 : 4;
+  // Many of one vector, as of a tile's outputs, fill each other's waits: more would only spill.
+  constexpr unsigned few = 4, enough = 16;
+  if (series > 1) affordable = machine.registers > 16 ? 8 : 4;
+  if (series > few) affordable = std::clamp(enough / series, 1U, affordable);
   plan.unroll = std::bit_floor(std::min(vectors, affordable));
+  plan.abreast = series > 1 && plan.unroll > 1;
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) choose_weaving(plan);
