@@ -147,9 +147,9 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.75, 0.9},
                             .turned_line = {0, 0.42, 0.6, 0}};
 
 /// Cores with AMX: fitted by bench/cost_fit, 2026-11-25.
-constexpr Overlap rapids_avx512{.reads = {1, 1.14, 0.864, 0.875},
-                                .writes = {1, 1.18, 0.768, 1.21},
-                                .room = {0.9, 0.646, 0.906},
+constexpr Overlap rapids_avx512{.reads = {1, 1.14, 0.81, 0.875},
+                                .writes = {1, 1.18, 0.768, 1.45},
+                                .room = {0.9, 0.72, 0.906},
                                 .gather = 0.407,
                                 .guarded_lane = 0.3,
                                 .beside_busiest = 0.0741,
@@ -160,23 +160,23 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.14, 0.864, 0.875},
                                 .window_end = 1,
                                 .far_beside = 0.0565,
                                 .vector_start = 0.119,
-                                .fetched = 1.1,
+                                .fetched = 0.917,
                                 .taken = 0.813,
                                 .crossing_beside = 0.325,
                                 .fetched_back = 0.296,
-                                .first_fetched = 79.2,
+                                .first_fetched = 128,
                                 .fetched_alone = 2.24,
-                                .fetched_beyond = 2.59,
+                                .fetched_beyond = 3.1,
                                 .torn_line = 24.4,
                                 .taken_alone = 0.813,
                                 .taken_beside = 0.301,
                                 .taken_apart = 0.3,
-                                .fetched_together = 0.393,
-                                .fetched_by_blocks = 2.44,
+                                .fetched_together = 0.328,
+                                .fetched_by_blocks = 2.92,
                                 .power = 1.75,
                                 .block_power = 1.39,
                                 .asked_power = 1.55,
-                                .row_starts = 0.743,
+                                .row_starts = 0.454,
                                 .call = 22.9,
                                 .load_across = 2.43,
                                 .tap_across = 4.1,
@@ -193,7 +193,7 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.14, 0.864, 0.875},
                                 .block_end = 0.15,
                                 .block_ahead = 660,
                                 .again_from_l3 = 0.302,
-                                .share_of_exp = 2.89,
+                                .share_of_exp = 2.14,
                                 .store_lane = 0.108,
                                 .streams = 4.39,
                                 .further_line = {0, 0.0648, 0, 0},
@@ -281,7 +281,7 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
 /// each core reads it no faster than other families' memory.
 void set_rapids(MachineModel& model) {
   // Registers of 64 bytes run at a lower clock.
-  model.ghz = model.machine.isa == Isa::avx512 ? 3.3 : 3.5;
+  model.ghz = model.machine.isa == Isa::avx512 ? 3.15 : 3.5;
   model.cycle = 0.29;
   model.cache_bytes = {48 << 10, 2 << 20, 64 << 20};
   model.read = {260, 180, 30, 16};
@@ -303,8 +303,8 @@ void set_rapids(MachineModel& model) {
   model.code_line = {0, 0.417, 0.359, 0.993};
   model.barrier = 140;
   model.team = 391;
-  model.member_start = 228;
-  model.forgotten = 1.01e7;
+  model.member_start = 169;
+  model.forgotten = 7.5e6;
   // Reading each other's lines and nothing else two cores took 7 ns a line from L1 and 2.6 from L2.
   model.other_core = {22.4, 24.3};
   if (model.machine.isa == Isa::avx512) model.overlap = rapids_avx512;

@@ -15,6 +15,7 @@
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
+#include "passes/sums_of_rows.hpp"
 #include "passes/wide_groups.hpp"
 #include "passes/wide_halves.hpp"
 #include "plan/regions.hpp"
@@ -79,10 +80,15 @@ void add_options(Hasher& key, const CompileOptions& options) {
 
 namespace {
 
+/// How many workers runs have, at most.
+int threads_of(const Backend& backend, const CompileOptions& options) {
+  return std::max(1, options.threads > 0 ? options.threads : backend.lanes());
+}
+
 passes::PrecisionPolicy precision_policy(const Backend& backend, const CompileOptions& options) {
   const cost::MachineModel* model = backend.model();
   if (!model || options.precision == Precision::f32) return {};
-  const int threads = std::max(1, options.threads > 0 ? options.threads : backend.lanes());
+  const int threads = threads_of(backend, options);
   return {options.precision, model->machine.bf16_dot, model->machine.vnni,
           [model, threads](const ProductShape& shape, DType a, DType b, bool weight) {
             return cost::product_ns(shape, a, b, weight, *model, threads);
@@ -96,8 +102,7 @@ bool may_be_taken_apart(const Op& op) { return op.is<op::BandLevels>() || op.is<
 IoFusionGate gate_of(const Backend& backend, const CompileOptions& options) {
   const cost::MachineModel* model = backend.model();
   if (!model) return IoFusionGate::preset(backend.device());
-  const int threads = options.threads > 0 ? options.threads : backend.lanes();
-  return plan::fusion_policy(*model, threads, true).gate;
+  return plan::fusion_policy(*model, threads_of(backend, options), true).gate;
 }
 
 /// Profiles of the plans of graphs by themselves.
@@ -233,6 +238,9 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::channels_last(result));
   RLX_ASSIGN(result, passes::known_gathers(std::move(result)));
   if (reorders()) {
+    if (backend.model()) {
+      RLX_ASSIGN(result, passes::sums_of_rows(std::move(result), threads_of(backend, options)));
+    }
     const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
       return forms.fastest(within, asked);
     };
