@@ -2,6 +2,7 @@
 #include "passes/sums_of_rows.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
@@ -10,41 +11,19 @@
 namespace rlx::passes {
 namespace {
 
-/// A kernel of fewer elements is not shared out, nor is what it reads.
-constexpr std::int64_t fewest_elements = 8192, fewest_rows = 4;
+/// One worker has smaller images to itself, where a second kernel would show.
+constexpr std::int64_t fewest_elements = 32768, fewest_rows = 4;
 
-/// How a reduction is split: over `outer` in the end, an axis of the operand as `cut` has it.
-struct Split {
-  Dims cut;  ///< the operand's dims; those that it has, or with a long axis in two
-  std::int64_t outer = 0;
-  Axes inner;
-};
-
-/// The largest number of rows, up to 16, that divides a long axis.
-std::int64_t rows_of(std::int64_t extent) {
-  for (std::int64_t rows = 16; rows >= fewest_rows; --rows)
-    if (extent % rows == 0 && extent / rows >= fewest_rows) return rows;
-  return 1;
-}
-
-std::optional<Split> split_of(const op::Reduce& reduce, const Dims& dims) {
-  Split split{.cut = dims};
+/// The reduced axes, of more than one element; nothing where they are not worth a split.
+std::optional<Axes> axes_of(const op::Reduce& reduce, const Dims& dims) {
+  Axes axes;
   for (const std::int64_t axis : reduce.axes)
-    if (dims[static_cast<std::size_t>(axis)] > 1) split.inner.push_back(axis);
-  std::ranges::sort(split.inner);
-  if (split.inner.empty() || split.inner.back() + 1 == std::ssize(dims)) return std::nullopt;
-  split.outer = split.inner.front();
-  if (split.inner.size() > 1) {
-    split.inner.erase(split.inner.begin());
-  } else {
-    const auto axis = split.cut.begin() + split.outer;
-    const std::int64_t rows = rows_of(*axis);
-    *axis /= rows;
-    split.cut.insert(axis, rows);
-    split.inner = {split.outer + 1};
-  }
-  if (split.cut[static_cast<std::size_t>(split.outer)] < fewest_rows) return std::nullopt;
-  return split;
+    if (dims[static_cast<std::size_t>(axis)] > 1) axes.push_back(axis);
+  std::ranges::sort(axes);
+  if (axes.size() < 2 || axes.back() + 1 == std::ssize(dims) ||
+      dims[static_cast<std::size_t>(axes.front())] < fewest_rows)
+    return std::nullopt;
+  return axes;
 }
 
 /// Does all that follows from the node's result reach products or outputs before it meets larger
@@ -84,14 +63,11 @@ Result<Graph> sums_of_rows(Graph graph, int workers) {
     const Type& type = graph.type(node.inputs[0]);
     if (!type.is_static() || !is_float(type.dtype) || type.elements() < fewest_elements)
       return false;
-    const std::optional<Split> split = split_of(*reduce, type.dims());
-    if (!split || !stays_small(graph, readers, index)) return false;
+    const std::optional<Axes> axes = axes_of(*reduce, type.dims());
+    if (!axes || !stays_small(graph, readers, index)) return false;
     const Value x = rewriter.values_of(node)[0];
-    const bool cut = split->cut != type.dims();
-    const Value rows = rlx::reduce(cut ? reshape(x, {split->cut.begin(), split->cut.end()}) : x,
-                                   reduce->kind, split->inner, true);
-    const Value all = rlx::reduce(rows, reduce->kind, {split->outer}, true);
-    rewriter.replace(index, Values{cut ? reshape(all, node.results[0].shape) : all});
+    const Value rows = rlx::reduce(x, reduce->kind, {axes->begin() + 1, axes->end()}, true);
+    rewriter.replace(index, Values{rlx::reduce(rows, reduce->kind, {axes->front()}, true)});
     return true;
   };
   return rewrite(std::move(graph), split_up);
