@@ -353,7 +353,7 @@ class NestCost : public NestLines {
     Body body, row;
     std::vector<bool> done(nest_.nodes.size(), false);
     std::vector<double> depths(nest_.nodes.size(), -1);
-    double joins = 0, depth = 0, step = 0;
+    double joins = 0, depth = 0, step = 0, column_step = 0;
     for (std::size_t i = 0; i < nest_.nodes.size(); ++i) {
       const ScalarNode& node = nest_.nodes[i];
       if (node.op != ScalarOp::reduce || plan_.node_level[i] != level) continue;
@@ -366,6 +366,8 @@ class NestCost : public NestLines {
       joins += weight * (position ? 15 : 1);
       depth = std::max(depth, depth_of(node.a, level, depths));
       step = std::max(step, position ? position_latency : add_latency * std::min(weight, 1.5));
+      // A maximum of a column waits for all of its comparison, its test and its selection.
+      column_step = std::max(column_step, add_latency * std::min(weight, 2.0));
     }
     const Walk w = walk();
     // Few running values wait for each other's additions.
@@ -385,7 +387,7 @@ class NestCost : public NestLines {
     if (nest_.parallel_dims < plan_.rank())
       starts_ += w.blocks * points_of(plan_.reduced_dims()) * row_step_ns(unroll);
     const double chains = unroll * (plan_.tile <= 1 ? 1 : plan_.tile);
-    const double latency = add_latency * model_.cycle / std::max(chains, 1.0);
+    const double latency = column_step * model_.cycle / std::max(chains, 1.0);
     compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
