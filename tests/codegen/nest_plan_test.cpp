@@ -149,5 +149,30 @@ TEST(NestPlan, WorkersThatWriteToEveryPointShareNoLines) {
   }
 }
 
+/// exp of each of so many inputs, to an output of its own.
+loop::Nest exponentials(int count) {
+  loop::Nest nest;
+  nest.extents = {64, 128};
+  nest.parallel_dims = 2;
+  for (int i = 0; i < count; ++i) {
+    nest.accesses.push_back({.buffer = i, .strides = {128, 1}});
+    nest.nodes.push_back({.op = ScalarOp::load, .dtype = f32, .index = i});
+    nest.nodes.push_back({.op = ScalarOp::exp, .dtype = f32, .a = 2 * i});
+    nest.stores.push_back({{.buffer = count + i, .strides = {128, 1}}, 2 * i + 1});
+  }
+  return nest;
+}
+
+TEST(NestPlan, ManySeriesOfOneVectorLeaveNoRegistersForAnother) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    const NestPlan two = plan_nest(exponentials(2), machine_with(isa), false);
+    EXPECT_EQ(two.unroll, isa == Isa::avx512 ? 8U : 4U);
+    EXPECT_TRUE(two.abreast);
+    const NestPlan many = plan_nest(exponentials(16), machine_with(isa), false);
+    EXPECT_EQ(many.unroll, 1U);
+    EXPECT_FALSE(many.abreast);
+  }
+}
+
 }  // namespace
 }  // namespace rlx::codegen

@@ -277,6 +277,44 @@ TEST(KernelCost, WhatAColumnHasOnceIsCountedOnce) {
   EXPECT_LT(divided, 1.2 * plain);
 }
 
+/// Sums or maxima of so many columns.
+loop::Kernel reduced_columns(ReduceKind kind, std::int64_t rows, std::int64_t columns) {
+  testing::NestBuilder nest({columns, rows});
+  const int in = nest.buffer(f32, rows * columns), out = nest.buffer(f32, columns);
+  nest.store(out, nest.reduce(kind, nest.load(in, {1, columns})), {1, 0});
+  return nest.kernel(1);
+}
+
+TEST(KernelCost, MaximaOfFewColumnsWaitLongerThanSums) {
+  const MachineModel model = model_of_rapids(true);
+  const auto ns_of_columns = [&](ReduceKind kind, std::int64_t columns) {
+    return predict(reduced_columns(kind, 512, columns), {}, model, 1).ns;
+  };
+  EXPECT_GT(ns_of_columns(ReduceKind::max, 10), 1.5 * ns_of_columns(ReduceKind::sum, 10));
+}
+
+/// A depthwise window over an image of so many channels, with a curve behind its sums or none.
+double ns_of_window(std::int64_t channels, std::int64_t size, std::int64_t taps, bool sigmoids) {
+  const std::int64_t in_row = (size + taps - 1) * channels;
+  testing::NestBuilder nest({size, size, channels, taps, taps});
+  const int in = nest.buffer(f32, (size + taps - 1) * in_row),
+            weights = nest.buffer(f32, taps * taps * channels),
+            out = nest.buffer(f32, size * size * channels);
+  const ScalarId x = nest.load(in, {in_row, channels, 1, in_row, channels});
+  const ScalarId w = nest.load(weights, {0, 0, 1, taps * channels, channels});
+  ScalarId y = nest.reduce(ReduceKind::sum, nest.binary(ScalarOp::mul, x, w));
+  if (sigmoids) y = nest.unary(ScalarOp::reciprocal, nest.unary(ScalarOp::exp, y));
+  nest.store(out, y, {size * channels, channels, 1, 0, 0});
+  return predict(nest.kernel(3), {}, model_of_rapids(true), 1).ns;
+}
+
+TEST(KernelCost, DivisionsBehindAWindowShowBesideItsSums) {
+  const double sums = ns_of_window(64, 40, 3, false), all = ns_of_window(64, 40, 3, true);
+  const MachineModel model = model_of_rapids(true);
+  const double registers = 40 * 40 * 64 / 16.0;
+  EXPECT_GT(all - sums, 0.9 * registers * model.op(ScalarOp::reciprocal));
+}
+
 TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
   const MachineModel model = model_of_rapids(true);
   ASSERT_GT(model.ghz, 0);

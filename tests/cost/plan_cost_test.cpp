@@ -216,5 +216,19 @@ TEST(PlanCost, TheSameInputGivesTheSamePlanByteForByte) {
   }
 }
 
+TEST(PlanCost, ProductsAreAPartOfAPlansTime) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  const Plan products = plan_of(product(512, 512), 1);
+  EXPECT_GT(product_ns(products, model), 0.3 * products.predicted_ns);
+  EXPECT_LE(product_ns(products, model), products.predicted_ns);
+  Graph map;
+  map.output("y", exp(map.input("x", f32, {512, 512})));
+  EXPECT_EQ(product_ns(plan_of(map, 1), model), 0);
+  // Of cores, not of the whole: two that are as busy have the same clock.
+  const Plan shared = plan_of(product(512, 512), 2);
+  ASSERT_EQ(shared.steps[0].threads, 2);
+  EXPECT_DOUBLE_EQ(product_ns(shared, model), product_ns(products, model) / 2);
+}
+
 }  // namespace
 }  // namespace rlx::plan
