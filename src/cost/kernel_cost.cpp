@@ -65,6 +65,9 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     const double part = curve == ScalarOp::erf ? 0.33 : curve == ScalarOp::tanh ? 0.63 : 1;
     return model.op(ScalarOp::add) - (1 - part) * model.op(curve);
   }
+  // An approximation, two multiply-adds and a selection.
+  if (model.machine.masks && codegen::logistic_of(node, nodes) >= 0)
+    return 8 * model.op(ScalarOp::add);
   double ns = model.op(node.op);
   // A power that is known when code is made needs no logarithm of its own, one of quarters only
   // roots and products.
@@ -358,16 +361,21 @@ double jumps_ns(const KernelWork& work, const MachineModel& model, double share)
   return bytes > 0 ? work.jumps * share * sum / bytes : 0;
 }
 
+using ByLevel = std::array<double, level_count>;
+
 /// What so many lines cost beside their streams, by the share of the bytes that lies at each level.
-double lines_ns(const KernelWork& work, double lines,
-                const std::array<double, level_count>& of_line) {
+double lines_ns(const ByLevel& moved, double lines, const ByLevel& of_line) {
   double bytes = 0, sum = 0;
   for (std::size_t level = 0; level < level_count; ++level) {
-    const double here = work.read[level] + work.written[level];
-    bytes += here;
-    sum += here * of_line[level];
+    bytes += moved[level];
+    sum += moved[level] * of_line[level];
   }
   return bytes > 0 ? lines * sum / bytes : 0;
+}
+double lines_ns(const KernelWork& work, double lines, const ByLevel& of_line) {
+  ByLevel moved = work.read;
+  for (std::size_t level = 0; level < level_count; ++level) moved[level] += work.written[level];
+  return lines_ns(moved, lines, of_line);
 }
 
 }  // namespace
@@ -403,14 +411,17 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     streamed += work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }
   time.compute = overlapped(time.compute, streamed, work.power);
-  time.memory += (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
-                  lines_ns(work, work.lone_lines, overlap.lone_line) +
-                  lines_ns(work, work.turned_lines, overlap.turned_line) +
-                  lines_ns(work, work.lines_across, overlap.line_across) +
-                  lines_ns(work, work.further_lines, overlap.further_line) +
-                  lines_ns(work, work.far_rows, overlap.far_row) + work.crowded) *
-                     share +
-                 crossing.fetched + crossing.taken;
+  time.memory +=
+      (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
+       lines_ns(work, work.lone_lines, overlap.lone_line) +
+       lines_ns(work, work.turned_lines, overlap.turned_line) +
+       lines_ns(work, work.lines_across, overlap.line_across) +
+       lines_ns(work, work.further_lines, overlap.further_line) +
+       lines_ns(work, work.far_rows, overlap.far_row) +
+       lines_ns(work.read, work.loads_with_gaps, overlap.load_with_gap) +
+       lines_ns(work.written, work.stores_with_gaps, overlap.store_with_gap) + work.crowded) *
+          share +
+      crossing.fetched + crossing.taken;
   const double hides = overlap.crossing_beside * time.compute / share;
   const auto waited_for = [&](double ns, double part) { return std::max(0.0, ns - hides * part); };
   alone += waited_for(crossing.fetched * (1 - work.far_beside), crossing.part_read) +

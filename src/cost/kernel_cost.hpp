@@ -60,20 +60,22 @@ struct KernelWork {
   double jumps = 0;                            ///< rows whose place only data tells
   double turned_lines = 0;                     ///< cache lines that turned tiles read and write
   double lone_lines = 0;                       ///< cache lines that do not follow each other
-  double far_rows = 0;       ///< rows that begin far from where the ones before ended
-  double lines_across = 0;   ///< lines that are read by registers which lie across two of them
-  double further_lines = 0;  ///< lines of more streams than are fetched ahead at once
-  double loads_apart = 0;    ///< of a map's loads the part in such streams
-  double stores_apart = 0;   ///< the same of its stores
-  double fetched_more = 0;   ///< times more that lines of another core are waited for
-  double crowded = 0;        ///< ns that lines take which share too few sets of L1
-  double first = 0;          ///< ns until the first bytes are there
-  double copied = 0;         ///< ns that every worker spends anew (panels copied by each)
-  double beside = 1;         ///< share of compute during which far data still arrives
-  double far_beside = 1;     ///< share of the time of bytes from memory that is beside compute, too
-  double power = 3;          ///< of the p-norm in which instructions and streams add up
-  double b_share = 1;        ///< of a contraction's B: the part that is read
-  double code_lines = 8;     ///< cache lines of code that a call runs through
+  double far_rows = 0;          ///< rows that begin far from where the ones before ended
+  double lines_across = 0;      ///< lines that are read by registers which lie across two of them
+  double further_lines = 0;     ///< lines of more streams than are fetched ahead at once
+  double loads_apart = 0;       ///< of a map's loads the part in such streams
+  double stores_apart = 0;      ///< the same of its stores
+  double loads_with_gaps = 0;   ///< lines that are read in rows behind each of which some are not
+  double stores_with_gaps = 0;  ///< the same of stores
+  double fetched_more = 0;      ///< times more that lines of another core are waited for
+  double crowded = 0;           ///< ns that lines take which share too few sets of L1
+  double first = 0;             ///< ns until the first bytes are there
+  double copied = 0;            ///< ns that every worker spends anew (panels copied by each)
+  double beside = 1;            ///< share of compute during which far data still arrives
+  double far_beside = 1;  ///< share of the time of bytes from memory that is beside compute, too
+  double power = 3;       ///< of the p-norm in which instructions and streams add up
+  double b_share = 1;     ///< of a contraction's B: the part that is read
+  double code_lines = 8;  ///< cache lines of code that a call runs through
   std::vector<Share> shares;  ///< how its buffers fall on a team
 
   /// Of the lines that it moves, so many of them.

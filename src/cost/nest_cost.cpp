@@ -34,7 +34,10 @@ class NestCost : public NestLines {
       work.further_lines += lines_of_many_streams();
       work.loads_apart = loads_apart(), work.stores_apart = stores_apart();
     }
-    if (plan_.levels == 0 && !turning_) work.far_rows += far_rows();
+    if (plan_.levels == 0 && !turning_) {
+      work.far_rows += far_rows();
+      work.loads_with_gaps += loads_with_gaps(), work.stores_with_gaps += stores_with_gaps();
+    }
     if (plan_.levels == 0 && !turning_) work.crowded += overlap_.crowded_line * crowded_lines();
   }
 
@@ -111,9 +114,8 @@ class NestCost : public NestLines {
                   plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      accesses = registers_of(dtype) * (is_aligned(access, dtype) ? 1
-                                        : store                   ? overlap_.store_across
-                                                                  : overlap_.load_across);
+      const double longer = (store ? overlap_.store_across : overlap_.load_across) - 1;
+      accesses = registers_of(dtype) * (1 + longer * share_across(access, dtype));
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
     }

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "cost/touched.hpp"
+
 namespace rlx::cost {
 
 bool NestLines::is_turned(int access) const {
@@ -124,13 +126,14 @@ double NestLines::lines_across() const {
   double lines = 0;
   for (const loop::Access& access : nest_.accesses) {
     const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
-    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 ||
-        !access.indirect.empty() || is_aligned(access, dtype))
+    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !access.indirect.empty())
       continue;
+    const double share = share_across(access, dtype);
+    if (share == 0) continue;
     codegen::DimSet dims = 0;
     for (int dim = 0; dim < plan_.rank(); ++dim)
       if (access.strides[static_cast<std::size_t>(dim)] != 0) dims |= codegen::DimSet{1} << dim;
-    lines += points_of(dims) * static_cast<double>(size_of(dtype)) / line_bytes;
+    lines += share * points_of(dims) * static_cast<double>(size_of(dtype)) / line_bytes;
   }
   return lines;
 }
@@ -261,6 +264,27 @@ double NestLines::far_rows() const {
   for (const loop::Access& access : nest_.accesses) add(access);
   for (const loop::Store& store : nest_.stores) add(store.access);
   return rows;
+}
+
+double NestLines::with_gaps(const loop::Access& access) const {
+  if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !access.indirect.empty())
+    return 0;
+  const auto size = size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype);
+  const Rows rows = rows_of(access, nest_.extents, size);
+  return rows.apart - rows.length >= line_bytes ? rows.count * lines_of_row(rows) : 0;
+}
+
+double NestLines::loads_with_gaps() const {
+  double lines = 0;
+  for (const loop::Access& access : nest_.accesses)
+    lines += is_found(access) ? 0 : with_gaps(access);
+  return lines;
+}
+
+double NestLines::stores_with_gaps() const {
+  double lines = 0;
+  for (const loop::Store& store : nest_.stores) lines += with_gaps(store.access);
+  return lines;
 }
 
 double NestLines::broken_rows(double rows) const {

@@ -1,6 +1,8 @@
 // Sizes, alignment and single operations of nests.
 #include "cost/nest_view.hpp"
 
+#include <numeric>
+
 namespace rlx::cost {
 
 Items NestView::items() const {
@@ -27,17 +29,27 @@ double NestView::registers_of(DType dtype) const {
   return std::ceil(static_cast<double>(plan_.lanes * bytes) / step_bytes) / steps;
 }
 
-bool NestView::is_aligned(const loop::Access& access, DType dtype) const {
-  const std::int64_t vector = static_cast<std::int64_t>(plan_.lanes * size_of(dtype));
-  const std::int64_t bytes = std::min<std::int64_t>(vector, 64);
-  if (bytes < overlap_.across_bytes) return true;
+double NestView::share_across(const loop::Access& access, DType dtype) const {
+  constexpr std::int64_t line = 64;
   const auto size = static_cast<std::int64_t>(size_of(dtype));
-  if (access.offset * size % bytes != 0) return false;
+  const std::int64_t vector = std::min<std::int64_t>(plan_.lanes * size, line);
+  if (vector < overlap_.across_bytes) return 0;
+  // Rows begin in turn at all places of a line that are so many bytes apart.
+  std::int64_t step = line;
   for (int dim = 0; dim < plan_.rank(); ++dim) {
-    if (dim == plan_.vector_dim || nest_.extents[static_cast<std::size_t>(dim)] == 1) continue;
-    if (access.strides[static_cast<std::size_t>(dim)] * size % bytes != 0) return false;
+    const auto at = static_cast<std::size_t>(dim);
+    if (dim != plan_.vector_dim && nest_.extents[at] != 1)
+      step = std::gcd(step, std::abs(access.strides[at]) * size);
   }
-  return true;
+  const std::int64_t first = (access.offset * size % step + step) % step;
+  // Of a row whose end fills no register, the last one is masked.
+  const std::int64_t along = nest_.extents[static_cast<std::size_t>(plan_.vector_dim)] * size;
+  const std::int64_t whole = along / vector, rest = along % vector;
+  std::int64_t across = 0;
+  for (std::int64_t begin = first; begin < line; begin += step)
+    across += (begin % vector != 0 ? whole : 0) + (begin % vector + rest > vector ? 1 : 0);
+  const std::int64_t registers = (whole + (rest > 0 ? 1 : 0)) * (line / step);
+  return registers > 0 ? static_cast<double>(across) / static_cast<double>(registers) : 0;
 }
 
 bool NestView::is_clipped(const loop::Guard& guard) const {
@@ -91,7 +103,8 @@ void NestView::add_node(Body& body, const ScalarNode& node, double registers, bo
   const double ns = adds_a_product(node) ? 0 : node_ns(node, nest_.nodes, model_) * registers;
   const bool divides = node.op == ScalarOp::div || node.op == ScalarOp::sqrt ||
                        node.op == ScalarOp::rsqrt || node.op == ScalarOp::reciprocal;
-  if (divides && is_float(node.dtype)) {
+  const bool is_known = model_.machine.masks && codegen::logistic_of(node, nest_.nodes) >= 0;
+  if (divides && !is_known && is_float(node.dtype)) {
     body.divider += one_lane ? ns * overlap_.lone_division : ns;
     body.alu += model_.op(ScalarOp::add) * registers;
   } else {

@@ -65,8 +65,9 @@ class NestView {
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Registers of one vector of elements, in steps of what the units take at once.
   double registers_of(DType dtype) const;
-  /// Registers that lie across two lines take longer: Overlap tells how long, and of which size.
-  bool is_aligned(const loop::Access& access, DType dtype) const;
+  /// Of an access's registers, those that lie across two lines: they take longer; Overlap tells how
+  /// long, and of which size.
+  double share_across(const loop::Access& access, DType dtype) const;
   /// Every guard becomes bounds of a reduced dim.
   bool is_clipped(const loop::Guard& guard) const;
   /// Taking one more element into a running value, ns for a register.

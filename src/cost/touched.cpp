@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 namespace rlx::cost {
@@ -87,6 +88,10 @@ class Touched {
       least = std::min(least, std::abs(stride));
     }
     double bytes = points * std::clamp(least * size_, size_, std::max(line, size_));
+    if (access.indirect.empty() && least == 1) {
+      const Rows rows = rows_of(access, extents, static_cast<std::size_t>(size_));
+      bytes = rows.count * lines_of_row(rows) * line;
+    }
     if (access.indirect.empty()) {
       bytes = std::min(bytes, (high - low + 1) * size_);
     } else {
@@ -130,6 +135,38 @@ double bytes_in(const loop::Kernel& kernel, Touched touched) {
 }
 
 }  // namespace
+
+Rows rows_of(const loop::Access& access, std::span<const std::int64_t> extents, std::size_t size) {
+  const auto bytes = static_cast<std::int64_t>(size);
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // bytes from point to point, points
+  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+    const std::int64_t step = std::abs(access.strides[dim]) * bytes;
+    if (step != 0 && extents[dim] > 1) steps.push_back({step, extents[dim]});
+  }
+  std::sort(steps.begin(), steps.end());
+  Rows rows{1, bytes, bytes, access.offset * bytes};
+  for (const auto& [step, count] : steps) {
+    if (rows.apart == rows.length && step <= rows.length) {
+      rows.length += step * (count - 1);
+      rows.apart = rows.length;
+    } else {
+      if (rows.apart == rows.length) rows.apart = step;
+      rows.count *= static_cast<double>(count);
+    }
+  }
+  return rows;
+}
+
+double lines_of_row(const Rows& rows) {
+  constexpr std::int64_t line = 64;
+  // Rows begin in turn at all places of a line that are so many bytes apart.
+  const std::int64_t step = rows.count > 1 ? std::gcd(rows.apart, line) : line;
+  const std::int64_t first = (rows.begin % step + step) % step;
+  double lines = 0;
+  for (std::int64_t at = first; at < line; at += step)
+    lines += static_cast<double>((at + rows.length + line - 1) / line);
+  return lines * static_cast<double>(step) / line;
+}
 
 double touched_bytes(const loop::Kernel& kernel, std::size_t buffer) {
   return bytes_in(kernel, Touched(kernel, buffer, true));

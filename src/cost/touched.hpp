@@ -1,6 +1,10 @@
 // How much of its buffers a kernel touches.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "codegen/loop.hpp"
 
 namespace rlx::cost {
@@ -11,5 +15,17 @@ double touched_bytes(const loop::Kernel& kernel, std::size_t buffer);
 
 /// The same of what it loads.
 double loaded_bytes(const loop::Kernel& kernel, std::size_t buffer);
+
+/// The places that an access reaches, as rows without holes.
+struct Rows {
+  double count = 1;
+  std::int64_t length = 0;  ///< bytes of each
+  std::int64_t apart = 0;   ///< bytes from one to the next: `length` if there is one
+  std::int64_t begin = 0;   ///< bytes in front of the first one
+};
+Rows rows_of(const loop::Access& access, std::span<const std::int64_t> extents, std::size_t size);
+
+/// Cache lines that such a row touches, on average.
+double lines_of_row(const Rows& rows);
 
 }  // namespace rlx::cost

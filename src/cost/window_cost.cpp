@@ -106,7 +106,10 @@ class WindowCost : public NestView {
   Tile tile_along(int column) const {
     double sums = 0;
     for (const ScalarNode& node : nest_.nodes) sums += node.op == ScalarOp::reduce;
-    const double most = std::floor((model_.machine.registers > 16 ? 8 : 6) / std::max(sums, 1.0));
+    const double taps = extent(plan_.rank() - 1);
+    const double room = taps < 5 ? 8 : std::clamp(std::floor(128 / taps), 8.0, 16.0);
+    const double most =
+        std::floor((model_.machine.registers > 16 ? room : 6) / std::max(sums, 1.0));
     const double columns = extent(column), registers = vectors_of(extent(plan_.vector_dim));
     Tile tile;
     tile.columns = std::ceil(columns / std::ceil(columns / most));
@@ -143,7 +146,7 @@ class WindowCost : public NestView {
       ns += overlap_.window_end * (apart - ns);
     }
     compute_ += ns * overlap_.window;
-    add_rows_again(column);
+    add_rows_again(column, tile);
     overhead_ += tile.blocks * (0.5 + 0.3 * taps / extent(plan_.rank() - 1)) * model_.loop;
   }
 
@@ -170,7 +173,7 @@ class WindowCost : public NestView {
         const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
         const double places = along_column ? places_of(access, tile, column) : 1;
         body.loads += places * wide * registers_of(dtype) *
-                      (is_aligned(access, dtype) ? 1 : overlap_.tap_across);
+                      (1 + (overlap_.tap_across - 1) * share_across(access, dtype));
         continue;
       }
       const bool fused = node.op == ScalarOp::mul;
@@ -209,8 +212,8 @@ class WindowCost : public NestView {
   }
 
   /// The rows of an image that a window covers come from L2 for each of them, if L1 does not hold
-  /// all of them.
-  void add_rows_again(int column) {
+  /// all of them; and what a tile reads beyond its columns, if L1 does not hold what tiles read.
+  void add_rows_again(int column, const Tile& tile) {
     const double windows =
         points_of(((DimSet{1} << nest_.parallel_dims) - 1) & ~(DimSet{1} << plan_.vector_dim));
     double rows = 1;
@@ -228,6 +231,11 @@ class WindowCost : public NestView {
       if (stride(access, column) == 0 && stride(access, plan_.rank() - 1) != 0)
         weights += bytes_of(access);
     }
+    const codegen::WindowBands bands = codegen::bands_of_window(plan_, buffers_, column);
+    if (bands.channels > 0) {
+      streamed_ += panel_time[1] * weights * static_cast<double>(bands.count - 1);
+      return;
+    }
     for (const loop::Access& access : nest_.accesses) {
       if (stride(access, column) == 0 || stride(access, plan_.rank() - 1) == 0) continue;
       const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
@@ -235,8 +243,18 @@ class WindowCost : public NestView {
       const double row = extent(column) * static_cast<double>(stride(access, column)) * element;
       const bool kept = rows * row + weights < 0.75 * static_cast<double>(model_.cache_bytes[0]);
       const double whole = bytes_of(access);
-      if (!kept) streamed_ += panel_time[1] * weights * (windows / extent(column) - 1);
-      const double moved = kept ? whole : std::max(whole, windows / extent(column) * rows * row);
+      // Of a row what a tile reads, and its neighbours read again.
+      const double reached = places_of(access, tile, column) * extent(plan_.rank() - 1) *
+                             static_cast<double>(stride(access, plan_.rank() - 1)) * element;
+      const bool tiles_kept =
+          rows * reached + weights < 0.75 * static_cast<double>(model_.cache_bytes[0]);
+      const double tiles = extent(column) / tile.columns;
+      const double again = tiles_kept ? 1 : std::max(1.0, reached * tiles / row);
+      if (!kept)
+        streamed_ +=
+            panel_time[1] * weights * (windows / extent(column) * (tiles_kept ? 1 : tiles) - 1);
+      const double moved =
+          kept ? whole : std::max(whole, windows / extent(column) * rows * row * again);
       // Places of a row that lie far apart are lines that nothing fetches ahead.
       const double apart = static_cast<double>(stride(access, plan_.rank() - 1)) * element;
       starts_ += moved / line_bytes * lone_line * std::min(1.0, apart / widest_stride);

@@ -23,13 +23,13 @@ class Owners {
     Crossing bytes;
     std::int32_t worker = several;  ///< who fetches it
   };
-  /// Pieces of a period from which on each of them is one worker's.
+  /// Pieces of a turn from which on each of them is one worker's.
   static constexpr double fine_period = 3;
 
  public:
   using WorkOf = std::function<const cost::KernelWork&(const Step&)>;
 
-  Owners(const Plan& plan, const Pieces& pieces, const Whereabouts& where, const WorkOf& work_of,
+  Owners(const Plan& plan, const Pieces& pieces, const Residencies& where, const WorkOf& work_of,
          const cost::Overlap& overlap)
       : plan_(plan),
         pieces_(pieces),
@@ -82,39 +82,42 @@ class Owners {
     }
   }
 
-  /// visit(pieces, who touches them, bytes of each that the share touches) for the part of every
-  /// worker.
+  /// visit(pieces, who touches them, times that the share touches each of them) for the part of
+  /// every worker.
   void for_parts(const Step& step, const cost::Share& share, const auto& visit) const {
     const std::int32_t buffer = step.buffers[static_cast<std::size_t>(share.buffer)];
     const BufferPlan& planned = plan_.buffers[static_cast<std::size_t>(buffer)];
     const Pieces::Range range = pieces_.part_of(
         buffer, {static_cast<std::size_t>(share.first), static_cast<std::size_t>(share.last)},
-        planned.elements);
+        planned.dtype);
     if (range.first >= range.last) return;
     const auto size = static_cast<double>(size_of(planned.dtype));
     const Team team = team_of(step, share);
     const bool is_parted = team.members > 1 && (share.kind == cost::Share::Kind::in_order ||
                                                 share.kind == cost::Share::Kind::reversed);
     const std::size_t parts = is_parted ? static_cast<std::size_t>(team.members) : 1;
-    const std::size_t count = range.last - range.first;
-    const double bytes = static_cast<double>(share.elements) * size / static_cast<double>(count);
-    const double period = pieces_of_period(share, size, range);
+    const double whole = pieces_.bytes_of(range);
+    const double touched = static_cast<double>(share.elements) * size / whole;
+    const bool takes_turns = share.kind == cost::Share::Kind::woven && share.period > 0;
+    const double period = takes_turns ? static_cast<double>(share.period) * size : 0;
     const double run = period * share_of_period(share);
-    if (team.members > 1 && run >= fine_period) {
+    const double piece_bytes = whole / static_cast<double>(range.last - range.first);
+    if (team.members > 1 && run >= fine_period * piece_bytes) {
       const double turn = run / team.members;
-      std::size_t first = 0;
-      for (std::int64_t turns = 0; first < count; ++turns) {
+      const double from = static_cast<double>(share.first) * size;
+      std::size_t first = range.first;
+      for (std::int64_t turns = 0; first < range.last; ++turns) {
         const std::int64_t periods = turns / team.members, turn_of = turns % team.members;
         const double begin =
-            static_cast<double>(periods) * period + turn * static_cast<double>(turn_of);
-        first = std::max(first, static_cast<std::size_t>(begin));
+            from + static_cast<double>(periods) * period + turn * static_cast<double>(turn_of);
+        first = std::max(first, pieces_.at(buffer, begin));
         const std::size_t last =
-            std::min(count, std::max(static_cast<std::size_t>(begin + turn), first + 1));
+            std::min(range.last, std::max(pieces_.at(buffer, begin + turn), first + 1));
         if (first >= last) break;
-        visit(Pieces::Range{range.first + first, range.first + last},
+        visit(Pieces::Range{first, last},
               Owner{.kind = Owner::Kind::one,
                     .worker = team.first + static_cast<std::int32_t>(turn_of)},
-              bytes / share_of_period(share));
+              touched / share_of_period(share));
         first = last;
       }
       return;
@@ -122,19 +125,20 @@ class Owners {
     const cost::Items& items = work_of_(step).items;
     std::size_t begin = range.first;
     for (std::size_t part = 0; part < parts; ++part) {
-      const std::size_t end =
-          part + 1 == parts
-              ? range.last
-              : std::max(begin, range.first + pieces_before(items, share, part + 1, parts, count));
-      visit(Pieces::Range{begin, end}, toucher(team, share, part, parts, size), bytes);
+      const double behind =
+          part + 1 == parts ? 0 : bytes_before(items, share, part + 1, parts, size);
+      const std::size_t end = part + 1 == parts
+                                  ? range.last
+                                  : std::clamp(pieces_.at(buffer, behind), begin, range.last);
+      visit(Pieces::Range{begin, end}, toucher(team, share, part, parts, size), touched);
       begin = end;
     }
   }
 
-  /// Of the pieces of a share that workers have in order, those of the workers before: who has more
-  /// of the items has more of them.
-  static std::size_t pieces_before(const cost::Items& items, const cost::Share& share,
-                                   std::size_t part, std::size_t parts, std::size_t count) {
+  /// In front of a worker's part of a share that workers have in order, in bytes of the buffer: who
+  /// has more of the items has more of them.
+  static double bytes_before(const cost::Items& items, const cost::Share& share, std::size_t part,
+                             std::size_t parts, double size) {
     const auto workers = static_cast<int>(parts), worker = static_cast<int>(part);
     const bool reversed = share.kind == cost::Share::Kind::reversed;
     const double before = share.parts > 1 ? static_cast<double>(part) / static_cast<double>(parts)
@@ -143,10 +147,9 @@ class Owners {
     const double reached = static_cast<double>(std::max<std::int64_t>(share.reach(), 0)) / 2;
     const double place =
         static_cast<double>(share.begin) + reached + before * static_cast<double>(share.shared_out);
-    const double whole = static_cast<double>(share.last - share.first + 1);
-    const double share_of_all = (place - static_cast<double>(share.first)) / whole;
-    return static_cast<std::size_t>(std::clamp(share_of_all, 0.0, 1.0) *
-                                    static_cast<double>(count));
+    return std::clamp(place, static_cast<double>(share.first),
+                      static_cast<double>(share.last + 1)) *
+           size;
   }
 
   /// The part of a period that workers share out.
@@ -154,19 +157,14 @@ class Owners {
     return share.run > 0 ? static_cast<double>(share.run) / static_cast<double>(share.period) : 1;
   }
 
-  /// Pieces from a worker's part to its next one, where workers take turns; else 0.
-  double pieces_of_period(const cost::Share& share, double size, const Pieces::Range& range) const {
-    if (share.kind != cost::Share::Kind::woven || share.period == 0) return 0;
-    return static_cast<double>(share.period) * size / pieces_.bytes()[range.first];
-  }
-
   /// Notes what comes from other workers, as it lies before the step. Accesses to the same lines
   /// fetch them once.
   void count(const Step& step, const cost::Share& share) {
     const std::array<double, 2> near = near_shares(step, static_cast<std::size_t>(share.buffer));
     if (near[0] + near[1] == 0) return;
-    const auto touch = [&](std::size_t piece, const Owner& by, double bytes, bool beyond) {
+    const auto touch = [&](std::size_t piece, const Owner& by, double touches, bool beyond) {
       const double times = share_from_others(by, owners_[piece], step.threads, share.written);
+      const double whole = pieces_.bytes()[piece], bytes = touches * whole;
       if (times == 0) return;
       Touched& touched = crossing_[piece];
       Crossing& sum = touched.bytes;
@@ -180,17 +178,17 @@ class Owners {
         for (std::size_t level = 0; level < parts.size(); ++level) {
           double& part = parts[level];
           part = std::min(part + times * near[level] * bytes,
-                          std::max(part, times * near[level] * pieces_.bytes()[piece]));
+                          std::max(part, times * near[level] * whole));
         }
       };
       add(share.written ? sum.written : sum.read);
       if (beyond) add(sum.beyond);
     };
-    for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double bytes) {
+    for_parts(step, share, [&](const Pieces::Range& range, const Owner& by, double touches) {
       for (std::size_t piece = range.first; piece < range.last; ++piece)
-        touch(piece, by, bytes, false);
+        touch(piece, by, touches, false);
       for_beyond(step, share, range, by,
-                 [&](std::size_t piece, double part) { touch(piece, by, bytes * part, true); });
+                 [&](std::size_t piece, double part) { touch(piece, by, touches * part, true); });
     });
   }
 
@@ -308,8 +306,8 @@ class Owners {
 
   /// Of what a step touches of a buffer, the parts that are still in the L1 and L2 of single cores.
   std::array<double, 2> near_shares(const Step& step, std::size_t buffer) const {
-    const auto found = where_.data_of_team.find(&step);
-    if (found == where_.data_of_team.end()) return {};
+    const auto found = where_.find(&step);
+    if (found == where_.end()) return {};
     const auto& bytes = found->second[buffer].bytes;
     const double sum = bytes[0] + bytes[1] + bytes[2] + bytes[3];
     if (sum == 0) return {};
@@ -318,7 +316,7 @@ class Owners {
 
   const Plan& plan_;
   const Pieces& pieces_;
-  const Whereabouts& where_;
+  const Residencies& where_;
   const WorkOf& work_of_;
   const cost::Overlap& overlap_;
   std::vector<Owner> owners_;
@@ -330,7 +328,7 @@ class Owners {
 }  // namespace
 
 std::map<const Step*, Crossing> crossings(const Plan& plan, const Pieces& pieces,
-                                          const Whereabouts& where, const Owners::WorkOf& work_of,
+                                          const Residencies& where, const Owners::WorkOf& work_of,
                                           const cost::Overlap& overlap) {
   return Owners(plan, pieces, where, work_of, overlap).run();
 }

@@ -2,44 +2,89 @@
 #include "plan/pieces.hpp"
 
 namespace rlx::plan {
+namespace {
 
-Pieces::Pieces(const Plan& plan, const PieceSize& size)
-    : piece_bytes_(size.smallest), ranges_(plan.buffers.size()) {
-  double touched = 0;
+constexpr std::int64_t line_bytes = 64;
+
+std::int64_t touched_bytes(const Plan& plan) {
+  std::int64_t touched = 0;
   for (const Step& step : plan.steps) {
     for (const std::int32_t buffer : step.buffers)
-      touched += static_cast<double>(plan.buffers[static_cast<std::size_t>(buffer)].bytes());
+      touched += plan.buffers[static_cast<std::size_t>(buffer)].bytes();
   }
-  while (touched > size.most * static_cast<double>(piece_bytes_) && piece_bytes_ < size.largest)
-    piece_bytes_ *= 2;
-  const std::size_t arena = pieces_of(plan.arena_bytes);
-  bytes_.assign(arena, static_cast<double>(piece_bytes_));
+  return touched;
+}
+
+std::int64_t piece_bytes_of(const Plan& plan, const PieceSize& size) {
+  const auto touched = static_cast<double>(touched_bytes(plan));
+  std::int64_t bytes = size.smallest;
+  while (touched > size.most * static_cast<double>(bytes) && bytes < size.largest) bytes *= 2;
+  return bytes;
+}
+
+/// Where the pieces of the arena begin, and its end.
+std::vector<std::int64_t> cuts_of_arena(const Plan& plan, std::int64_t piece_bytes) {
+  std::vector<std::int64_t> cuts;
+  for (std::int64_t at = 0; at < plan.arena_bytes; at += piece_bytes) cuts.push_back(at);
+  for (const BufferPlan& buffer : plan.buffers) {
+    if (buffer.storage != Storage::arena || buffer.bytes() <= 0) continue;
+    cuts.push_back(buffer.offset / line_bytes * line_bytes);
+    cuts.push_back((buffer.offset + buffer.bytes() + line_bytes - 1) / line_bytes * line_bytes);
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  std::erase_if(cuts, [&](std::int64_t cut) { return cut >= plan.arena_bytes; });
+  cuts.push_back(std::max<std::int64_t>(plan.arena_bytes, 0));
+  return cuts;
+}
+
+}  // namespace
+
+Pieces::Pieces(const Plan& plan, const PieceSize& size)
+    : ranges_(plan.buffers.size()),
+      places_(plan.buffers.size(), 0),
+      begins_(cuts_of_arena(plan, piece_bytes_of(plan, size))) {
+  const std::int64_t piece_bytes = piece_bytes_of(plan, size);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
     if (buffer.bytes() <= 0 || buffer.storage == Storage::worker) continue;
     if (buffer.storage == Storage::arena) {
-      const auto first = static_cast<std::size_t>(buffer.offset / piece_bytes_);
-      ranges_[i] = {first, std::max(pieces_of(buffer.offset + buffer.bytes()), first + 1)};
+      const std::int64_t end = std::min(buffer.offset + buffer.bytes(), plan.arena_bytes);
+      if (buffer.offset < 0 || buffer.offset >= end) continue;
+      places_[i] = buffer.offset;
+      ranges_[i] = {piece_at(buffer.offset), piece_at(end - 1) + 1};
       continue;
     }
-    const std::size_t count = std::min(pieces_of(buffer.bytes()), size.most_apart);
-    ranges_[i] = {bytes_.size(), bytes_.size() + count};
-    bytes_.insert(bytes_.end(), count,
-                  static_cast<double>(buffer.bytes()) / static_cast<double>(count));
+    const std::int64_t pieces = (buffer.bytes() + piece_bytes - 1) / piece_bytes;
+    const std::int64_t count = std::min(pieces, static_cast<std::int64_t>(size.most_apart));
+    places_[i] = begins_.back();
+    ranges_[i].first = begins_.size() - 1;
+    for (std::int64_t piece = 1; piece <= count; ++piece)
+      begins_.push_back(places_[i] + buffer.bytes() * piece / count);
+    ranges_[i].last = begins_.size() - 1;
   }
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].storage == Storage::arena)
-      ranges_[i].last = std::min(ranges_[i].last, std::max(arena, ranges_[i].first));
-  }
+  for (std::size_t piece = 0; piece + 1 < begins_.size(); ++piece)
+    bytes_.push_back(static_cast<double>(begins_[piece + 1] - begins_[piece]));
 }
 
-Pieces::Range Pieces::part_of(std::int32_t buffer, const Range& elements, std::int64_t all) const {
+std::size_t Pieces::piece_at(std::int64_t place) const {
+  const auto behind = std::upper_bound(begins_.begin(), begins_.end(), place);
+  return static_cast<std::size_t>(behind - begins_.begin()) - 1;
+}
+
+std::size_t Pieces::at(std::int32_t buffer, double bytes) const {
   const Range whole = of(buffer);
-  const std::size_t count = whole.last - whole.first;
-  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(all, 1));
-  if (elements.first > elements.last || elements.last >= size) return whole;
-  const std::size_t first = whole.first + elements.first * count / size;
-  const std::size_t last = whole.first + (elements.last + 1) * count / size + 1;
+  const std::int64_t begin = places_[static_cast<std::size_t>(buffer)];
+  const auto piece = piece_at(begin + static_cast<std::int64_t>(std::max(bytes, 0.0)));
+  return std::clamp(piece, whole.first, whole.last);
+}
+
+Pieces::Range Pieces::part_of(std::int32_t buffer, const Range& elements, DType dtype) const {
+  const Range whole = of(buffer);
+  const auto size = static_cast<double>(size_of(dtype));
+  if (whole.first == whole.last || elements.first > elements.last) return whole;
+  const std::size_t first = at(buffer, static_cast<double>(elements.first) * size);
+  const std::size_t last = at(buffer, static_cast<double>(elements.last) * size) + 1;
   return {first, std::min(last, whole.last)};
 }
 

@@ -11,8 +11,9 @@
 namespace rlx::plan {
 
 /// How fine memory is cut: pieces of `smallest` bytes, twice as many where a run touches more than
-/// `most` of them, and so on up to `largest`. Buffers outside of the arena have `most_apart` at
-/// most.
+/// `most` of them, and so on up to `largest`; and the arena also where a buffer begins or ends, so
+/// that small buffers do not stand for what lies around them. Buffers outside of the arena have
+/// `most_apart` at most.
 struct PieceSize {
   std::int64_t smallest, largest;
   double most;
@@ -37,19 +38,22 @@ class Pieces {
   explicit Pieces(const Plan& plan, const PieceSize& size = cache_pieces);
 
   Range of(std::int32_t buffer) const { return ranges_[static_cast<std::size_t>(buffer)]; }
-  /// The pieces with its elements in [first, last] of `all`; of others: the whole buffer.
-  Range part_of(std::int32_t buffer, const Range& elements, std::int64_t all) const;
+  /// The pieces with its elements in [first, last]; where first > last: the whole buffer.
+  Range part_of(std::int32_t buffer, const Range& elements, DType dtype) const;
+  /// The piece that so many bytes of the buffer lie in front of, or its end.
+  std::size_t at(std::int32_t buffer, double bytes) const;
   /// By piece.
   const std::vector<double>& bytes() const { return bytes_; }
+  /// Of all pieces of a range.
+  double bytes_of(const Range& range) const { return begin_of(range.last) - begin_of(range.first); }
 
  private:
-  std::size_t pieces_of(std::int64_t bytes) const {
-    return static_cast<std::size_t>((std::max<std::int64_t>(bytes, 0) + piece_bytes_ - 1) /
-                                    piece_bytes_);
-  }
+  double begin_of(std::size_t piece) const { return static_cast<double>(begins_[piece]); }
+  std::size_t piece_at(std::int64_t place) const;
 
-  std::int64_t piece_bytes_;
   std::vector<Range> ranges_;
+  std::vector<std::int64_t> places_;  ///< of buffers: those of the arena, then the others in a row
+  std::vector<std::int64_t> begins_;  ///< of pieces, and the end of the last one
   std::vector<double> bytes_;
 };
 

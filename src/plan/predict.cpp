@@ -71,6 +71,7 @@ class Predictor {
         model_(model),
         pieces_(plan, elsewhere.bytes > 0 ? cache_pieces_of_forms : cache_pieces),
         owned_(plan, elsewhere.bytes > 0 ? owner_pieces_of_forms : owner_pieces),
+        elsewhere_(elsewhere),
         where_(whereabouts(plan, pieces_, model, most, elsewhere)),
         most_(most) {}
 
@@ -97,23 +98,33 @@ class Predictor {
   }
 
  private:
+  /// What is known once steps have their numbers of threads: what the first worker finds, and what
+  /// members of the team find with each other. Empty where there is no team.
+  struct Settled {
+    Whereabouts where;
+    std::map<const Step*, Crossing> crossings;
+  };
+
   /// Which steps share their work: none, those for which it is best, all that can.
   enum class Mode : std::uint8_t { alone, best, all };
 
   struct Choice {
     std::vector<std::int32_t> threads;
-    std::map<const Step*, Crossing> crossings;
+    Settled settled;
     double cautious_ns = 0;  ///< of a run, the talk between cores counted with caution
   };
 
-  /// Follows who owns what with the steps' threads, and sets their times.
+  /// Follows who has what with the steps' threads, and sets their times.
   Choice settle() {
     const auto work_of = [&](const Step& step) -> const cost::KernelWork& {
       return work(step, where_.data);
     };
     const bool team = std::any_of(plan_.steps.begin(), plan_.steps.end(), shares);
-    crossings_.clear();
-    if (team) crossings_ = crossings(plan_, owned_, where_, work_of, model_.overlap);
+    settled_ = {};
+    if (team) {
+      settled_.where = whereabouts_of_first(plan_, pieces_, model_, elsewhere_);
+      settled_.crossings = crossings(plan_, owned_, settled_.where.data, work_of, model_.overlap);
+    }
     predict(plan_.steps);
     set_barriers(plan_.steps);
     double talk = team ? caution_of_calls * model_.team : 0;
@@ -123,13 +134,13 @@ class Predictor {
               shown_ns(step, step.threads, moved) +
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
-    return {threads_of_steps(), crossings_, total_of(plan_.steps, model_) + talk};
+    return {threads_of_steps(), settled_, total_of(plan_.steps, model_) + talk};
   }
   /// Goes back to what has been settled.
   void take(const Choice& choice) {
     auto next = choice.threads.begin();
     for_steps([&](Step& step) { step.threads = *next++; });
-    crossings_ = choice.crossings;
+    settled_ = choice.settled;
     for (LoopPlan& loop : plan_.loops) set_barriers(loop.steps);
     predict(plan_.steps);
     set_barriers(plan_.steps);
@@ -200,8 +211,18 @@ class Predictor {
         set_time(step, loop_time(loop_of(step)));
         continue;
       }
-      set_time(step, time_of(step, step.threads, crossing_time(step)));
+      set_time(step, settled_time(step));
     }
+  }
+
+  /// Of a step that is no loop, on its number of threads.
+  cost::KernelTime settled_time(const Step& step) {
+    if (step.kind != Step::Kind::kernel || settled_.where.data.empty())
+      return time_of(step, step.threads, {});
+    const cost::KernelWork work = cost::with_traffic(instructions(step), kernel_of(step),
+                                                     settled_.where.data.at(&step), model_);
+    return cost::time_of(work, model_, step.threads, code_line(step, settled_.where),
+                         crossing_time(step));
   }
 
   /// Of a step that is no loop, on that many threads, or as many as it can use; `crossing` ns of
@@ -212,7 +233,7 @@ class Predictor {
     if (crossing.is_nothing() || step.kind != Step::Kind::kernel)
       return times[static_cast<std::size_t>(threads - 1)];
     return cost::time_of(work(step, threads == 1 ? where_.data : where_.data_of_team), model_,
-                         threads, code_line(step), crossing);
+                         threads, code_line(step, where_), crossing);
   }
   /// What so much crossing adds to a step's time.
   double shown_ns(const Step& step, int threads, const cost::CrossingTime& crossing) {
@@ -249,8 +270,8 @@ class Predictor {
   }
   /// The same of a step of the plan as it is.
   cost::CrossingTime crossing_time(const Step& step) {
-    const auto known = crossings_.find(&step);
-    if (known == crossings_.end()) return {};
+    const auto known = settled_.crossings.find(&step);
+    if (known == settled_.crossings.end()) return {};
     if (step.kind != Step::Kind::kernel) return crossing_time(known->second);
     return crossing_time(known->second, work(step, where_.data), step.threads);
   }
@@ -259,7 +280,7 @@ class Predictor {
   cost::CrossingTime turn_time(const Step& step, bool shared) const {
     if (step.kind != Step::Kind::kernel) return {};
     double bytes = 0;
-    const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
+    const loop::Kernel& kernel = kernel_of(step);
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
       const BufferPlan& buffer = plan_.buffers[static_cast<std::size_t>(step.buffers[i])];
       if (buffer.storage == Storage::arena && !kernel.buffers[i].local)
@@ -291,7 +312,7 @@ class Predictor {
   Times kernel_times(const Step& step) {
     const cost::KernelWork& alone = work(step, where_.data);
     near_bytes_[&step] = {alone.read[0] + alone.written[0], alone.read[1] + alone.written[1]};
-    const double line = code_line(step);
+    const double line = code_line(step, where_);
     Times times{cost::time_of(alone, model_, 1, line)};
     const int useful = std::max(
         1, std::min(most_, static_cast<int>(std::min<std::int64_t>(alone.items.count(), 1 << 20))));
@@ -304,12 +325,17 @@ class Predictor {
   /// Of a step's kernel where its data lies so.
   const cost::KernelWork& work(const Step& step, const Residencies& where) {
     const auto [known, is_new] = works_.try_emplace({&step, &where});
-    if (is_new) {
-      const loop::Kernel& kernel = plan_.kernels[static_cast<std::size_t>(step.index)];
-      const auto [alike, is_new_kernel] = instructions_.try_emplace(step.index);
-      if (is_new_kernel) alike->second = cost::instructions_of(kernel, model_);
-      known->second = cost::with_traffic(alike->second, kernel, where.at(&step), model_);
-    }
+    if (is_new)
+      known->second =
+          cost::with_traffic(instructions(step), kernel_of(step), where.at(&step), model_);
+    return known->second;
+  }
+  const loop::Kernel& kernel_of(const Step& step) const {
+    return plan_.kernels[static_cast<std::size_t>(step.index)];
+  }
+  const cost::KernelWork& instructions(const Step& step) {
+    const auto [known, is_new] = instructions_.try_emplace(step.index);
+    if (is_new) known->second = cost::instructions_of(kernel_of(step), model_);
     return known->second;
   }
 
@@ -404,8 +430,8 @@ class Predictor {
   }
 
   /// ns for a line of a kernel's code when its turn comes again.
-  double code_line(const Step& step) const {
-    const cost::Residency& code = where_.code.at(&step);
+  double code_line(const Step& step, const Whereabouts& where) const {
+    const cost::Residency& code = where.code.at(&step);
     double bytes = 0, sum = 0;
     for (std::size_t level = 0; level < cost::level_count; ++level) {
       bytes += code.bytes[level];
@@ -417,11 +443,12 @@ class Predictor {
   Plan& plan_;
   const cost::MachineModel& model_;
   const Pieces pieces_, owned_;
-  const Whereabouts where_;
+  const cost::Elsewhere elsewhere_;
+  const Whereabouts where_;  ///< as if all steps were on one worker, and as if all were shared
   std::map<const Step*, Times> times_;
   std::map<std::pair<const Step*, const Residencies*>, cost::KernelWork> works_;
   std::map<std::int32_t, cost::KernelWork> instructions_;  ///< by kernel
-  std::map<const Step*, Crossing> crossings_;              ///< of the plan looked at last
+  Settled settled_;                                        ///< of the plan looked at last
   /// What a step finds in its core's own L1 and L2.
   std::map<const Step*, std::array<double, 2>> near_bytes_;
   const int most_;

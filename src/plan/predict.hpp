@@ -28,6 +28,12 @@ struct Whereabouts {
 Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
                         int workers = 1, const cost::Elsewhere& elsewhere = {});
 
+/// The same where every step runs on its number of threads: what the first worker finds, through
+/// whose caches only its part of shared steps passes. `data` and `code` alone.
+Whereabouts whereabouts_of_first(const Plan& plan, const Pieces& pieces,
+                                 const cost::MachineModel& model,
+                                 const cost::Elsewhere& elsewhere = {});
+
 /// Bytes that a member of a team finds in the caches of the others when a step starts: of the one
 /// that finds most.
 struct Crossing {
@@ -51,9 +57,10 @@ struct Crossing {
 
 /// Those of every step, loops' own steps too, where the plan runs on its numbers of threads again
 /// and again. `pieces`: its memory, cut fine enough for planes of kernels with many accesses.
-/// `work_of`: a kernel's, whose items and buffers fall on the team.
+/// `where`: each worker's part in its own caches. `work_of`: a kernel's, whose items and buffers
+/// fall on the team.
 std::map<const Step*, Crossing> crossings(
-    const Plan& plan, const Pieces& pieces, const Whereabouts& where,
+    const Plan& plan, const Pieces& pieces, const Residencies& where,
     const std::function<const cost::KernelWork&(const Step&)>& work_of,
     const cost::Overlap& overlap);
 

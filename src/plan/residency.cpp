@@ -27,7 +27,8 @@ class PrefixSums {
   std::vector<double> sums_;
 };
 
-/// Touches pieces of so many bytes in the order of the run; knows how much else was touched since.
+/// Touches pieces, or a share of each, in the order of the run; knows how much else was touched
+/// since.
 class TouchOrder {
  public:
   /// `kept`, by piece: nothing but the plan touches it, so that what is done elsewhere comes
@@ -39,7 +40,8 @@ class TouchOrder {
         elsewhere_(elsewhere),
         sums_(touches),
         last_(bytes_.size(), never),
-        when_(bytes_.size(), 0.0) {}
+        when_(bytes_.size(), 0.0),
+        weights_(bytes_.size(), 0.0) {}
 
   /// Bytes of other pieces touched since this one; negative: it was never touched.
   double distance(std::size_t piece) const {
@@ -52,15 +54,13 @@ class TouchOrder {
   }
   void begin_run() { began_ = now_; }
   void pass(double ns) { clock_ += ns; }
-  void touch(std::size_t piece) {
+  void touch(std::size_t piece, double share = 1) {
     when_[piece] = clock_;
-    if (last_[piece] == never) {
-      total_ += bytes_[piece];
-    } else {
-      sums_.add(last_[piece], -bytes_[piece]);
-    }
+    if (last_[piece] != never) sums_.add(last_[piece], -weights_[piece]);
+    total_ += bytes_[piece] * share - weights_[piece];
+    weights_[piece] = bytes_[piece] * share;
     last_[piece] = now_;
-    sums_.add(now_++, bytes_[piece]);
+    sums_.add(now_++, weights_[piece]);
   }
   double bytes(std::size_t piece) const { return bytes_[piece]; }
 
@@ -74,9 +74,10 @@ class TouchOrder {
   PrefixSums sums_;
   std::vector<std::size_t> last_;
   std::vector<double> when_;
+  std::vector<double> weights_;  ///< bytes that were touched
   double clock_ = 0;
   std::size_t now_ = 0, began_ = 0;
-  double total_ = 0;  ///< bytes of all pieces touched so far
+  double total_ = 0;  ///< of all weights
 };
 
 /// The elements of a buffer that a nest reaches, first to last.
@@ -133,10 +134,10 @@ std::vector<Pieces::Range> ranges_of(const Plan& plan, const Step& step, const P
   std::vector<Pieces::Range> ranges;
   for (std::size_t k = 0; k < step.buffers.size(); ++k) {
     const std::int32_t buffer = step.buffers[k];
-    const std::int64_t all = plan.buffers[static_cast<std::size_t>(buffer)].elements;
-    ranges.push_back(nest     ? pieces.part_of(buffer, elements_of(*nest, k), all)
-                     : strips ? pieces.part_of(buffer, elements_of(*strips, k), all)
-                     : walks  ? pieces.part_of(buffer, first_elements(*kernel, k), all)
+    const DType dtype = plan.buffers[static_cast<std::size_t>(buffer)].dtype;
+    ranges.push_back(nest     ? pieces.part_of(buffer, elements_of(*nest, k), dtype)
+                     : strips ? pieces.part_of(buffer, elements_of(*strips, k), dtype)
+                     : walks  ? pieces.part_of(buffer, first_elements(*kernel, k), dtype)
                               : pieces.of(buffer));
   }
   return ranges;
@@ -190,11 +191,13 @@ std::vector<bool> weights_of(const Plan& plan, const Pieces& pieces) {
 /// Follows a plan's steps through the caches.
 class Walk {
  public:
+  /// `workers`: of a team, each of which has its part of all steps; 0: of the first worker alone,
+  /// of steps on their numbers of threads.
   Walk(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model, int workers,
        const cost::Elsewhere& elsewhere)
       : plan_(plan),
         model_(model),
-        team_(cost::with_caches_of_team(model, workers)),
+        team_(cost::with_caches_of_team(model, std::max(workers, 1))),
         workers_(workers),
         has_team_(workers > 1),
         pieces_(pieces),
@@ -236,12 +239,14 @@ class Walk {
   const LoopPlan& loop_of(const Step& step) const {
     return plan_.loops[static_cast<std::size_t>(step.index)];
   }
+  /// Of what a step touches, what passes through the caches that are looked at.
+  double share_of(const Step& step) const { return workers_ == 0 ? 1.0 / step.threads : 1; }
 
   void take(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kernel) take_code(step);
       take_data(step);
-      order_.pass(cost::about_ns(step.flops, step.bytes, model_));
+      order_.pass(cost::about_ns(step.flops, step.bytes, model_) * share_of(step));
       if (step.kind != Step::Kind::loop) continue;
       for (int iteration = 0; iteration < 2; ++iteration) take(loop_of(step).steps);
     }
@@ -286,7 +291,7 @@ class Walk {
             cost::add_found(found[k], distance, bytes, model_, 0, age);
             if (has_team_) cost::add_found(of_team[k], distance, bytes, team_, 0, age / workers_);
           }
-          order_.touch(piece);
+          order_.touch(piece, share_of(step));
         }
       }
     }
@@ -311,7 +316,13 @@ class Walk {
 
 Whereabouts whereabouts(const Plan& plan, const Pieces& pieces, const cost::MachineModel& model,
                         int workers, const cost::Elsewhere& elsewhere) {
-  return Walk(plan, pieces, model, workers, elsewhere).run();
+  return Walk(plan, pieces, model, std::max(workers, 1), elsewhere).run();
+}
+
+Whereabouts whereabouts_of_first(const Plan& plan, const Pieces& pieces,
+                                 const cost::MachineModel& model,
+                                 const cost::Elsewhere& elsewhere) {
+  return Walk(plan, pieces, model, 0, elsewhere).run();
 }
 
 }  // namespace rlx::plan

@@ -77,6 +77,29 @@ TEST(ContractionEpilogue, short_chains_in_registers) {
   }
 }
 
+TEST(ContractionEpilogue, series_of_rows_side_by_side_in_place_of_the_residual) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t n : {4, 8, 12, 16, 24, 32, 40, 70}) {
+      for (std::int64_t m : {1, 5, 37}) {
+        loop::Kernel kernel = matmul({.m = m, .n = n, .k = 6, .batch = 2}, target);
+        loop::Contraction& c = body(kernel);
+        const ScalarId by_row = add_load(kernel, f32, 2 * m, {m, 1, 0});
+        c.accesses.push_back(c.stores[0].access);
+        const ScalarId residual = add_node(c.nodes, {.op = ScalarOp::load, .index = 1});
+        ScalarId x = add_node(c.nodes, {.op = ScalarOp::add, .a = 0, .b = residual});
+        x = add_node(c.nodes, {.op = ScalarOp::mul, .a = x, .b = by_row});
+        const ScalarId away = add_node(c.nodes, {.op = ScalarOp::neg, .a = x});
+        const ScalarId curve = add_node(c.nodes, {.op = ScalarOp::exp, .a = away});
+        const ScalarId one = add_node(c.nodes, {.op = ScalarOp::constant, .value = 1});
+        const ScalarId sum = add_node(c.nodes, {.op = ScalarOp::add, .a = one, .b = curve});
+        const ScalarId gate = add_node(c.nodes, {.op = ScalarOp::div, .a = one, .b = sum});
+        c.stores[0].node = add_node(c.nodes, {.op = ScalarOp::mul, .a = x, .b = gate});
+        expect_as_interpreted(kernel, target, 1e-5, 1);
+      }
+    }
+  }
+}
+
 TEST(ContractionEpilogue, stores_into_a_wider_and_a_transposed_buffer) {
   for (const Target& target : host_targets()) {
     loop::Kernel kernel = matmul({.m = 19, .n = 37, .k = 12}, target);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "codegen/llvm/nest_plan.hpp"
 #include "nest_build.hpp"
 #include "nest_fixture.hpp"
 
@@ -183,6 +184,31 @@ TEST(NestWindow, WideImagesGoByPiecesOfTheirChannels) {
                   .channels = channels},
                  Kind::depthwise);
   }
+}
+
+// A row of windows reads more than L1 holds, but not with some of the channels.
+TEST(NestWindow, ImagesBeyondL1GoDownTheirRows) {
+  const auto bands = [](const Window& window) {
+    const loop::Kernel kernel = WindowBuilder(window).make(Kind::depthwise, false);
+    const codegen::Machine machine = codegen::machine_of(host_targets().front());
+    const codegen::NestPlan plan = codegen::plan_nest(std::get<loop::Nest>(kernel.body), machine);
+    return codegen::bands_of_window(plan, kernel.buffers, plan.vector_dim - 1);
+  };
+  EXPECT_EQ(bands(square(9, 96, 3, 1)).channels, 0) << "it fits";
+  EXPECT_EQ(bands(square(20, 256, 5, 1)).channels, 0) << "too few sets of L1 hold it";
+  EXPECT_EQ(bands(square(60, 192, 3, 1)).channels, 0) << "nor does L2 hold it";
+  for (const std::int64_t channels : {192, 200, 187}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const Window window = square(stride * 10, channels, 5, stride);
+      EXPECT_GT(bands(window).channels, 0) << window.text();
+      expect_right(window, Kind::depthwise);
+      expect_right(window, Kind::largest);
+    }
+  }
+  Window odd = square(15, 240, 5, 1);
+  odd.size[0] = 11;
+  EXPECT_GT(bands(odd).channels, 0);
+  expect_right(odd, Kind::depthwise, true);
 }
 
 TEST(NestWindow, OneAndThreeSpatialDims) {

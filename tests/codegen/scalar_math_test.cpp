@@ -227,6 +227,66 @@ TEST(ScalarMath, ExponentialsBesideOne) {
   }
 }
 
+/// 1 / (1 + e^x), by a division or a reciprocal.
+std::vector<float> logistic(const codegen::Target& target, bool divides,
+                            const std::vector<float>& inputs) {
+  const auto n = static_cast<std::int64_t>(inputs.size());
+  NestBuilder nest({n});
+  const int in = nest.buffer(f32, n), out = nest.buffer(f32, n);
+  const ScalarId curve = nest.unary(ScalarOp::exp, nest.load(in, {1}));
+  const ScalarId one = nest.add({.op = ScalarOp::constant, .dtype = f32, .value = 1});
+  const ScalarId sum = nest.add({.op = ScalarOp::add, .dtype = f32, .a = one, .b = curve});
+  const ScalarId result = divides
+                              ? nest.add({.op = ScalarOp::div, .dtype = f32, .a = one, .b = sum})
+                              : nest.add({.op = ScalarOp::reciprocal, .dtype = f32, .a = sum});
+  nest.store(out, result, {1});
+  Contents contents;
+  for (int i = 0; i < 2; ++i) contents.emplace_back(inputs.size() * sizeof(float) + 64);
+  std::memcpy(contents[0].data(), inputs.data(), inputs.size() * sizeof(float));
+  run_generated(nest.kernel(1), target, contents);
+  std::vector<float> made(inputs.size());
+  std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
+  return made;
+}
+
+TEST(ScalarMath, Logistic) {
+  const std::vector<float> inputs = float_sweep(10007);
+  for (const codegen::Target& target : host_targets()) {
+    const bool without_division = target.isa == codegen::Isa::avx512;
+    for (const bool divides : {true, false}) {
+      const std::vector<float> made = logistic(target, divides, inputs);
+      double worst = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const double exact = 1 / (1 + std::exp(double{inputs[i]}));
+        if (std::isnan(inputs[i])) {
+          EXPECT_TRUE(std::isnan(made[i]));
+        } else if (without_division && inputs[i] > 86.5f) {
+          EXPECT_EQ(made[i], 0.0f) << inputs[i];
+        } else if (exact < 0x1p-126) {
+          EXPECT_NEAR(made[i], exact, 0x1p-127) << inputs[i];
+        } else {
+          worst = std::max(worst, std::abs(made[i] - exact) / exact);
+        }
+      }
+      EXPECT_LE(worst, 4e-7) << codegen::name_of(target.isa);
+    }
+  }
+}
+
+TEST(ScalarMath, LogisticIsTheSameInAnyNumberOfLanes) {
+  std::vector<float> inputs;
+  for (int i = 0; i < 40; ++i) inputs.push_back(0.43f * static_cast<float>(i) - 8);
+  for (const codegen::Target& target : host_targets()) {
+    const std::vector<float> all = logistic(target, true, inputs);
+    for (const std::size_t count : {1, 3, 4, 8, 15, 16, 17, 33}) {
+      const std::vector<float> some(inputs.begin(), inputs.begin() + static_cast<int>(count));
+      const std::vector<float> made = logistic(target, true, some);
+      for (std::size_t i = 0; i < count; ++i)
+        EXPECT_EQ(made[i], all[i]) << some[i] << " of " << count;
+    }
+  }
+}
+
 TEST(ScalarMath, DoublesOverTheWholeRange) {
   const std::vector<double> inputs = double_sweep();
   for (const codegen::Target& target : host_targets()) {

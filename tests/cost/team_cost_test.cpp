@@ -55,7 +55,7 @@ std::vector<Crossing> crossings_with(Plan plan, const cost::MachineModel& model,
     return known->second;
   };
   const std::map<const Step*, Crossing> found =
-      crossings(plan, Pieces(plan, owner_pieces), where, work_of, model.overlap);
+      crossings(plan, Pieces(plan, owner_pieces), where.data_of_team, work_of, model.overlap);
   std::vector<Crossing> result;
   for (const Step& step : plan.steps) result.push_back(found.at(&step));
   return result;

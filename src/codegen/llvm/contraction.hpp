@@ -53,6 +53,10 @@ struct ContractionContext {
   bool has_zeros() const { return contraction.b_zero_buffer >= 0; }
   /// Rows of that local buffer have room for whole blocks of columns.
   bool pads(const loop::Access& access) const;
+  /// An operand lies as a result does, so that the result may take its place. Where rows end within
+  /// a register, a load then waits for the masked store of the row before it, as if that had
+  /// written all of its register's bytes: rows are read before any of them is stored.
+  bool may_be_in_place(const loop::Access& access) const;
   /// The epilogue is short enough to be computed on the accumulators in their registers, without
   /// the way through the tile.
   bool register_epilogue() const;

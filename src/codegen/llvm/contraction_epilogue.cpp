@@ -1,5 +1,4 @@
-// The epilogue: the contraction's scalar nodes over a tile of accumulators just stored, a row at a
-// time, one or two registers of columns at a time; or over accumulators still in their registers.
+// The epilogue over accumulators that are still in their registers, and that of whole rows.
 #include "codegen/llvm/contraction.hpp"
 
 #include <algorithm>
@@ -40,6 +39,12 @@ bool wide_type(DType dtype) {
 }
 
 }  // namespace
+
+bool ContractionContext::may_be_in_place(const loop::Access& access) const {
+  return std::ranges::any_of(contraction.stores, [&](const loop::Store& store) {
+    return store.access.strides == access.strides && store.access.offset == access.offset;
+  });
+}
 
 bool ContractionContext::pads(const loop::Access& access) const {
   const loop::Buffer& buffer = emitter.kernel.buffers[access.buffer];
@@ -102,130 +107,6 @@ bool ContractionContext::own_tail() const {
 
 namespace {
 
-class TileEpilogue {
- public:
-  TileEpilogue(const ContractionContext& context, PartFunction& part)
-      : contraction_(context.contraction),
-        plan_(context.plan),
-        part_(part),
-        emitter_(part.emitter()),
-        builder_(emitter_.builder) {
-    for (const loop::Access& access : contraction_.accesses) accesses_.push_back(&access);
-    for (const loop::Store& store : contraction_.stores) accesses_.push_back(&store.access);
-    batch_dims_ = contraction_.batch_extents.size();
-    dims_ = batch_dims_ + contraction_.m_extents.size() + 1;
-    // Two registers at a time: long chains of operations such as erf then overlap.
-    const unsigned wide = 2 * plan_.lanes;
-    const bool cheap_tail = emitter_.machine.masks || plan_.columns % wide == 0;
-    lanes_ = plan_.block_columns % wide == 0 && cheap_tail ? wide : plan_.lanes;
-  }
-
-  void emit() {
-    part_.load_buffers(0);
-    Value* batch = part_.argument(2);
-    batch_index_ = emit_coordinates(emitter_, batch, contraction_.batch_extents);
-    const Values bases = offsets(batch, contraction_.batch_extents, 0, true);
-    for (std::size_t i = 0; i < accesses_.size(); ++i) {
-      bases_.push_back(bytes_at(emitter_.buffers[accesses_[i]->buffer], bases[i]));
-    }
-    const std::int64_t bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
-    emitter_.loop(emitter_.i64(0), part_.argument(4), 1, [&](Value* row) {
-      Value* tile_offset = builder_.CreateMul(row, builder_.getInt64(plan_.block_columns * bytes));
-      emit_row(builder_.CreateAdd(part_.argument(3), row),
-               bytes_at(part_.argument(1), tile_offset));
-    });
-    builder_.CreateRetVoid();
-  }
-
- private:
-  Value* bytes_at(Value* pointer, Value* offset) {
-    return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
-  }
-  std::int64_t element_bytes(const loop::Access& access) const {
-    return static_cast<std::int64_t>(size_of(emitter_.kernel.buffers[access.buffer].dtype));
-  }
-
-  /// Byte offsets of every access along some dims, from `first` in the domain on.
-  Values offsets(Value* linear, const Integers& extents, std::size_t first, bool with_start) {
-    std::vector<Integers> strides;
-    Integers starts;
-    for (const loop::Access* access : accesses_) {
-      Integers list;
-      for (std::size_t i = 0; i < extents.size(); ++i) {
-        list.push_back(access->strides[first + i] * element_bytes(*access));
-      }
-      strides.push_back(std::move(list));
-      starts.push_back(with_start ? access->offset * element_bytes(*access) : 0);
-    }
-    const std::vector<AddressDim> merged = merge_dims(extents, strides);
-    Integers merged_extents;
-    std::vector<Integers> steps(accesses_.size());
-    for (const AddressDim& dim : merged) {
-      merged_extents.push_back(dim.extent);
-      for (std::size_t i = 0; i < steps.size(); ++i) steps[i].push_back(dim.guards[i]);
-    }
-    return emit_linear_sums(emitter_, linear, merged_extents, steps, starts);
-  }
-
-  void emit_row(Value* row, Value* tile) {
-    row_index_ = emit_coordinates(emitter_, row, contraction_.m_extents);
-    const Values steps = offsets(row, contraction_.m_extents, batch_dims_, false);
-    const std::uint64_t covered = (std::uint64_t{1} << (dims_ - 1)) - 1;
-    addresses_.clear();
-    for (std::size_t i = 0; i < accesses_.size(); ++i) {
-      addresses_.push_back({bytes_at(bases_[i], steps[i]), covered});
-    }
-    Value* left = builder_.CreateSub(builder_.getInt64(plan_.columns), part_.argument(5));
-    Value* count = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left,
-                                                  builder_.getInt64(plan_.block_columns));
-    Value* lanes = builder_.getInt64(lanes_);
-    Value* whole = builder_.CreateMul(builder_.CreateUDiv(count, lanes), lanes);
-    if (!plan_.tail()) whole = builder_.getInt64(plan_.block_columns);
-    if (plan_.columns >= lanes_) {
-      emitter_.loop(emitter_.i64(0), whole, lanes_,
-                    [&](Value* at) { emit_columns(tile, at, nullptr); });
-    }
-    if (plan_.columns % lanes_ == 0) return;
-    emitter_.when(builder_.CreateICmpNE(whole, count), [&] {
-      Value* rest = builder_.CreateSub(count, whole);
-      emit_columns(tile, whole, tail_mask(emitter_, rest, lanes_));
-    });
-  }
-
-  void emit_columns(Value* tile, Value* at, Value* mask) {
-    const std::int64_t bytes = static_cast<std::int64_t>(size_of(contraction_.accumulator));
-    Point point;
-    point.index = batch_index_;
-    point.index.insert(point.index.end(), row_index_.begin(), row_index_.end());
-    point.index.push_back(builder_.CreateAdd(part_.argument(5), at));
-    point.vector_dim = static_cast<int>(dims_) - 1;
-    point.lanes = lanes_;
-    point.mask = mask;
-    PointExpression expression(emitter_, contraction_.nodes, contraction_.accesses, point,
-                               contraction_.error_buffer);
-    const std::size_t loads = contraction_.accesses.size();
-    expression.set_addresses({addresses_.data(), loads});
-    Value* accumulators =
-        emit_load(emitter_, contraction_.accumulator,
-                  bytes_at(tile, builder_.CreateMul(at, builder_.getInt64(bytes))), 1, lanes_);
-    expression.set_accumulator(accumulators, contraction_.accumulator);
-    for (std::size_t i = 0; i < contraction_.stores.size(); ++i) {
-      expression.store(contraction_.stores[i], addresses_[loads + i]);
-    }
-  }
-
-  const loop::Contraction& contraction_;
-  const ContractionPlan& plan_;
-  PartFunction& part_;
-  Emitter& emitter_;
-  llvm::IRBuilder<>& builder_;
-  std::vector<const loop::Access*> accesses_;  ///< loads, then stores
-  unsigned lanes_ = 1;                         ///< columns computed at a time
-  std::size_t batch_dims_ = 0, dims_ = 0;
-  Values batch_index_, row_index_, bases_;
-  std::vector<PartialAddress> addresses_;  ///< as accesses_, in the current row
-};
-
 /// The nodes on each register of accumulators, without the way through the tile.
 class RegisterEpilogue {
  public:
@@ -257,15 +138,26 @@ class RegisterEpilogue {
     for (const loop::Store& store : contraction.stores) {
       addresses.push_back(epilogue_address(store.access));
     }
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      if (!plan_.one_height || r + 1 < rows_) {
-        emit_row(sums, addresses, r);
-        continue;
+    std::vector<Row> rows;
+    const bool reads_first = may_be_in_place();
+    if (reads_first) {
+      for (std::int64_t r = 0; r < rows_; ++r) {
+        rows.push_back(row_at(sums, addresses, r));
+        for (PointExpression& registers : rows.back().registers) {
+          for (const loop::Store& store : contraction.stores) registers.value(store.node);
+        }
       }
-      // In a short block the last row belongs to the next one.
-      Value* first_tall = builder_.getInt64(plan_.short_blocks * plan_.block_rows);
-      emitter_.when(builder_.CreateICmpSGE(part_.argument(3), first_tall),
-                    [&] { emit_row(sums, addresses, r); });
+    }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const auto emit = [&] {
+        if (!reads_first) rows.push_back(row_at(sums, addresses, r));
+        emit_stores(rows[static_cast<std::size_t>(r)]);
+      };
+      if (is_of_tall(r)) {
+        emitter_.when(is_tall(), emit);
+      } else {
+        emit();
+      }
     }
   }
 
@@ -315,9 +207,31 @@ class RegisterEpilogue {
     return address;
   }
 
-  void emit_row(const Values& sums, const std::vector<EpilogueAddress>& addresses, std::int64_t r) {
+  /// The expressions of a row's registers, and where their stores go.
+  struct Row {
+    std::vector<PointExpression> registers;
+    std::vector<std::vector<PartialAddress>> targets;
+  };
+
+  /// Do rows end within a register, and may a result take the place of an operand?
+  bool may_be_in_place() const {
+    return std::ranges::any_of(masks_, [](Value* mask) { return mask != nullptr; }) &&
+           std::ranges::any_of(context_.contraction.accesses, [&](const loop::Access& access) {
+             return context_.may_be_in_place(access);
+           });
+  }
+
+  /// In a short block the last row belongs to the next one.
+  bool is_of_tall(std::int64_t r) const { return plan_.one_height && r + 1 == rows_; }
+  Value* is_tall() {
+    Value* first_tall = builder_.getInt64(plan_.short_blocks * plan_.block_rows);
+    return builder_.CreateICmpSGE(part_.argument(3), first_tall);
+  }
+
+  Row row_at(const Values& sums, const std::vector<EpilogueAddress>& addresses, std::int64_t r) {
     const loop::Contraction& contraction = context_.contraction;
     const std::size_t loads = contraction.accesses.size();
+    Row row;
     Point point;
     point.index.assign(contraction.stores[0].access.strides.size(), builder_.getInt64(0));
     point.vector_dim = static_cast<int>(point.index.size()) - 1;
@@ -329,19 +243,29 @@ class RegisterEpilogue {
         places.push_back({bytes_at(address.first, at), ~std::uint64_t{0}});
       }
       point.mask = masks_[v];
-      PointExpression expression(emitter_, contraction.nodes, contraction.accesses, point,
+      row.registers.emplace_back(emitter_, contraction.nodes, contraction.accesses, point,
                                  contraction.error_buffer);
-      expression.set_addresses({places.data(), loads});
-      expression.set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
+      row.registers.back().set_addresses({places.data(), loads});
+      row.registers.back().set_accumulator(sums[r * plan_.vectors + v], contraction.accumulator);
+      row.targets.emplace_back(places.begin() + static_cast<std::ptrdiff_t>(loads), places.end());
+    }
+    return row;
+  }
+
+  void emit_stores(Row& row) {
+    const loop::Contraction& contraction = context_.contraction;
+    for (unsigned v = 0; v < plan_.vectors; ++v) {
       for (std::size_t i = 0; i < contraction.stores.size(); ++i) {
         const loop::Store& store = contraction.stores[i];
+        const PartialAddress& target = row.targets[v][i];
         if (!masks_[v] || !context_.pads(store.access)) {
-          expression.store(store, places[loads + i]);
+          row.registers[v].store(store, target);
           continue;
         }
         const DType dtype = emitter_.kernel.buffers[store.access.buffer].dtype;
-        emit_store(emitter_, dtype, splat(emitter_, expression.value(store.node), plan_.lanes),
-                   places[loads + i].pointer, 1, plan_.lanes);
+        emit_store(emitter_, dtype,
+                   splat(emitter_, row.registers[v].value(store.node), plan_.lanes), target.pointer,
+                   1, plan_.lanes);
       }
     }
   }
@@ -374,15 +298,6 @@ void emit_register_epilogue_asking(const ContractionContext& context, PartFuncti
                                    std::int64_t rows) {
   const Values no_masks;
   RegisterEpilogue(context, part, rows, no_masks).emit_asking();
-}
-
-llvm::Function* emit_tile_epilogue(const ContractionContext& context) {
-  llvm::Type* pointer = context.emitter.builder.getPtrTy();
-  llvm::Type* integer = context.emitter.builder.getInt64Ty();
-  PartFunction part(context.emitter, "epilogue",
-                    {pointer, pointer, integer, integer, integer, integer});
-  TileEpilogue(context, part).emit();
-  return part.function();
 }
 
 Result<BodyFunction> emit_row_epilogue(Emitter& emitter, const loop::Nest& nodes,

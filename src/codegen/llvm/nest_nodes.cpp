@@ -42,6 +42,16 @@ ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> no
   return -1;
 }
 
+ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes) {
+  if (node.dtype != DType::f32) return -1;
+  const auto at = [&](ScalarId id) { return nodes[static_cast<std::size_t>(id)]; };
+  const bool divides =
+      node.op == ScalarOp::div && at(node.a).op == ScalarOp::constant && at(node.a).value == 1;
+  if (!divides && node.op != ScalarOp::reciprocal) return -1;
+  const ScalarId curve = curve_beside_one(at(divides ? node.b : node.a), nodes);
+  return curve >= 0 && at(curve).op == ScalarOp::exp ? at(curve).a : -1;
+}
+
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
   DimSet dims = 0;
   auto add = [&](const std::vector<std::int64_t>& strides) {

@@ -87,6 +87,15 @@ void plan_rows(NestPlan& plan, bool rows);
 /// Cuts a plan whose tiles and row blocks are known into work items; a step of plan_nest.
 void plan_items(NestPlan& plan, bool rows);
 
+/// How a window walks where L1 does not hold what the points of a row read: down the rows of a band
+/// with some of the channels, then with the next ones.
+struct WindowBands {
+  std::int64_t channels = 0;  ///< 0: along the rows with all of them
+  std::int64_t count = 1;     ///< of bands, by the last parallel dim beside columns and channels
+};
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                            int column_dim);
+
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);
 
@@ -102,5 +111,9 @@ bool is_series(const ScalarNode& node);
 /// The curve x of a node 1 + x in f32 that code makes in one go, of an erf, a tanh or an exp; or
 /// -1.
 ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> nodes);
+
+/// The node x of 1 / (1 + e^x) in f32, which code with masked registers makes without a division;
+/// or -1.
+ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
 }  // namespace rlx::codegen

@@ -108,6 +108,7 @@ class WindowEmitter {
   void emit_item(Value* item) {
     std::vector<std::int64_t> extents;
     for (const int dim : window_.row_dims) extents.push_back(nest_.extents[at(dim)]);
+    if (window_.bands > 0) extents.back() = window_.bands;
     extents.push_back(window_.column_items);
     extents.push_back(window_.block_items);
     if (window_.pieces_outermost) std::rotate(extents.begin(), extents.end() - 1, extents.end());
@@ -115,13 +116,10 @@ class WindowEmitter {
     if (window_.pieces_outermost)
       std::rotate(coordinates.begin(), coordinates.begin() + 1, coordinates.end());
     Values pointers = bases();
-    for (std::size_t i = 0; i < window_.row_dims.size(); ++i) {
+    const std::size_t single = window_.row_dims.size() - (window_.bands > 0 ? 1 : 0);
+    for (std::size_t i = 0; i < single; ++i) {
       index_[at(window_.row_dims[i])] = coordinates[i];
       move(pointers, window_.row_dims[i], coordinates[i]);
-    }
-    bounds_.clear();
-    for (const int dim : window_.loop_dims) {
-      bounds_.push_back(emit_bounds(emitter_, nest_, pass_, dim, index_));
     }
     const auto [first_tile, last_tile] =
         piece(coordinates[extents.size() - 2], window_.tiles_per_item, window_.column_items,
@@ -129,12 +127,31 @@ class WindowEmitter {
     const std::int64_t block_channels = window_.vectors * plan_.lanes;
     const auto [first, last] = piece(coordinates.back(), window_.blocks_per_item * block_channels,
                                      window_.block_items, channels_);
-    emitter_.loop(first_tile, last_tile, 1, [&](Value* tile) {
+    const auto emit_tiles = [&](const Values& row) {
+      bounds_.clear();
+      for (const int dim : window_.loop_dims)
+        bounds_.push_back(emit_bounds(emitter_, nest_, pass_, dim, index_));
+      emitter_.loop(first_tile, last_tile, 1, [&](Value* tile) {
+        Values here = row;
+        Value* column = builder_.CreateMul(tile, emitter_.i64(window_.tile));
+        index_[at(window_.column_dim)] = column;
+        move(here, window_.column_dim, column);
+        emit_channels(tile, here, first, last);
+      });
+    };
+    if (window_.bands == 0) return emit_tiles(pointers);
+    const int dim = window_.row_dims.back();
+    const auto begin_of = [&](Value* band) {
+      Value* rows = builder_.CreateMul(band, emitter_.i64(nest_.extents[at(dim)]));
+      return builder_.CreateUDiv(rows, emitter_.i64(window_.bands));
+    };
+    Value* band = coordinates[single];
+    Value* next = builder_.CreateAdd(band, emitter_.i64(1));
+    emitter_.loop(begin_of(band), begin_of(next), 1, [&](Value* row) {
       Values here = pointers;
-      Value* column = builder_.CreateMul(tile, emitter_.i64(window_.tile));
-      index_[at(window_.column_dim)] = column;
-      move(here, window_.column_dim, column);
-      emit_channels(tile, here, first, last);
+      index_[at(dim)] = row;
+      move(here, dim, row);
+      emit_tiles(here);
     });
   }
 

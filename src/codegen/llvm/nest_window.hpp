@@ -26,6 +26,8 @@ struct WindowPlan {
   /// Items walk over all rows with one piece of the channels before the next one.
   bool pieces_outermost = false;
   std::int64_t rows = 1;
+  /// Items go down all rows of a band, by the last row dim; 0: an item has one row.
+  std::int64_t bands = 0;
 
   std::int64_t items() const { return rows * column_items * block_items; }
 };

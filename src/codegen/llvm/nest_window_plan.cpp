@@ -187,6 +187,21 @@ void choose_items(const NestPlan& plan, WindowPlan& window) {
   window.block_items = (window.blocks + window.blocks_per_item - 1) / window.blocks_per_item;
 }
 
+/// Down the rows of bands, where that keeps what is read in L1.
+bool choose_bands(const NestPlan& plan, std::span<const loop::Buffer> buffers, WindowPlan& window) {
+  const WindowBands bands = bands_of_window(plan, buffers, window.column_dim);
+  if (bands.channels == 0) return false;
+  window.bands = bands.count;
+  window.rows = window.rows / plan.nest.extents[at(window.row_dims.back())] * bands.count;
+  window.tiles_per_item = window.tiles;
+  const std::int64_t of_block = std::int64_t{window.vectors} * plan.lanes;
+  const std::int64_t most = std::max<std::int64_t>(bands.channels / of_block, 1);
+  const std::int64_t pieces = (window.blocks + most - 1) / most;
+  window.blocks_per_item = (window.blocks + pieces - 1) / pieces;
+  window.block_items = (window.blocks + window.blocks_per_item - 1) / window.blocks_per_item;
+  return true;
+}
+
 }  // namespace
 
 std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<NestPass>& passes,
@@ -206,6 +221,7 @@ std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<Ne
     window.row_dims.push_back(dim);
     window.rows *= plan.nest.extents[at(dim)];
   }
+  if (choose_bands(plan, buffers, window)) return window;
   choose_items(plan, window);
   choose_pieces(plan, buffers, window);
   return window;

@@ -198,6 +198,8 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
 
 llvm::Value* PointExpression::in_one_go(const ScalarNode& node) {
   if (is_softmax_power(node, nodes_)) return emit_normal_exp(emitter_, value(node.a));
+  const ScalarId exponent = emitter_.machine.masks ? logistic_of(node, nodes_) : -1;
+  if (exponent >= 0) return emit_logistic(emitter_, value(exponent));
   const ScalarId known = emitter_.machine.fma ? curve_beside_one(node, nodes_) : -1;
   if (known < 0 || values_[known]) return nullptr;
   const ScalarNode& curve = nodes_[known];

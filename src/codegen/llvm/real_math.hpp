@@ -138,6 +138,9 @@ using Lookup = std::array<float, 32>;
 Real looked_up(const Lookup& numbers, Real like, llvm::Value* words);
 inline bool has_lookups(Real x) { return x.emitter->machine.masks && !x.is_double(); }
 
+/// 1 / x within 2^-14 of it, where there are lookups.
+Real about_reciprocal(Real x);
+
 /// 2^(i / 32).
 const Lookup& powers_of_steps();
 

@@ -61,21 +61,15 @@ Real scale(Real x, const Rounded& n) {
   return {x.emitter, scaled};
 }
 
-Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
+namespace {
+
+/// An operation of registers of 16 lanes on as many lanes as `operand` has; `type`: of the result.
+template <class Op>
+llvm::Value* by_registers(Emitter& emitter, llvm::Type* type, llvm::Value* operand, const Op& op) {
   constexpr unsigned lanes = 16;
-  auto& b = like.builder();
-  const auto half = [&](std::size_t first) {
-    return llvm::ConstantDataVector::get(b.getContext(),
-                                         llvm::ArrayRef(numbers).slice(first, lanes));
-  };
-  const auto picked = [&](llvm::Value* index) {
-    return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
-                             {half(0), index, half(lanes)});
-  };
-  const unsigned all = lanes_of(words);
-  if (all == 1)
-    return {like.emitter,
-            b.CreateExtractElement(picked(splat(*like.emitter, words, lanes)), std::uint64_t{0})};
+  auto& b = emitter.builder;
+  const unsigned all = lanes_of(operand);
+  if (all == 1) return b.CreateExtractElement(op(splat(emitter, operand, lanes)), std::uint64_t{0});
   // Lanes from `first` on; the last one again where there are no more.
   const auto part = [&](llvm::Value* value, unsigned first, unsigned count) {
     std::vector<int> from;
@@ -83,12 +77,37 @@ Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
       from.push_back(static_cast<int>(std::min(lane, lanes_of(value) - 1)));
     return b.CreateShuffleVector(value, from);
   };
-  if (all < lanes) return {like.emitter, part(picked(part(words, 0, lanes)), 0, all)};
-  llvm::Value* result = llvm::PoisonValue::get(like.value->getType());
+  if (all < lanes) return part(op(part(operand, 0, lanes)), 0, all);
+  llvm::Value* result = llvm::PoisonValue::get(type);
   for (unsigned first = 0; first < all; first += lanes)
-    result = b.CreateInsertVector(result->getType(), result, picked(part(words, first, lanes)),
-                                  b.getInt64(first));
-  return {like.emitter, result};
+    result = b.CreateInsertVector(type, result, op(part(operand, first, lanes)), b.getInt64(first));
+  return result;
+}
+
+}  // namespace
+
+Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
+  constexpr std::size_t lanes = 16;
+  auto& b = like.builder();
+  const auto half = [&](std::size_t first) {
+    return llvm::ConstantDataVector::get(b.getContext(),
+                                         llvm::ArrayRef(numbers).slice(first, lanes));
+  };
+  const auto pick = [&](llvm::Value* index) {
+    return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
+                             {half(0), index, half(lanes)});
+  };
+  return {like.emitter, by_registers(*like.emitter, like.value->getType(), words, pick)};
+}
+
+Real about_reciprocal(Real x) {
+  auto& b = x.builder();
+  const auto invert = [&](llvm::Value* value) {
+    return b.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
+        {value, llvm::Constant::getNullValue(value->getType()), b.getInt16(0xffff)});
+  };
+  return {x.emitter, by_registers(*x.emitter, x.value->getType(), x.value, invert)};
 }
 
 const Lookup& powers_of_steps() {

@@ -54,8 +54,8 @@ Real exp(Real x) { return limited_exp(limited_for_exp(x)); }
 
 /// 1 + e^x = 1 + 2^(n-1) (2 e^r): what is too small for a normal power of two is lost beside 1, and
 /// only the sum becomes infinite. Beside it one term less does, within 1e-7.
-Real one_plus_exp(Real x) {
-  const Real limited = at_least(at_most(x, 89), -86);
+Real one_plus_exp(Real x, double most = 89) {
+  const Real limited = at_least(at_most(x, most), -86);
   if (has_lookups(x)) return exp_by_steps(limited, {1.00001466, 0.500004601}) + 1.0;
   // The low bits of the rounded sum are n - 1 as an exponent.
   constexpr double rounder = 0x1.8p23 + 126;
@@ -128,6 +128,14 @@ Real log1p(Real x) {
   return select(abs(x) < 0x1p-24, x, with_log_limits(u, result));
 }
 
+/// 1 / x for x from 1 to 2^125: Newton's step from what is looked up, which takes a quarter of a
+/// division or less.
+Real reciprocal_from_one(Real x) {
+  if (!has_lookups(x)) return 1.0 / x;
+  const Real about = about_reciprocal(x);
+  return fma(about, fma(-x, about, x.of(1)), about);
+}
+
 Real tanh(Real x) {
   const Real y = at_most(abs(x), 10);
   const Real z = x * x;
@@ -138,7 +146,7 @@ Real tanh(Real x) {
   auto& b = x.builder();
   const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
   const Real e = fma(expm1_of_rest(h.rest), power, power);
-  return copysign(select(y < 0.625, small, 1.0 - 2.0 / (e + 1.0)), x);
+  return copysign(select(y < 0.625, small, 1.0 - reciprocal_from_one(e + 1.0) * 2.0), x);
 }
 
 /// erf(x) = x + x p(x^2) up to 0.85; then 1 - e^(x q(x)), where x q(x) fits log(erfc(x)) up to 4.
@@ -272,6 +280,13 @@ llvm::Value* emit_one_plus_tanh(Emitter& emitter, llvm::Value* value) {
 
 llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x) {
   return one_plus_exp({&emitter, x}).value;
+}
+
+llvm::Value* emit_logistic(Emitter& emitter, llvm::Value* value) {
+  constexpr double most = 86.5;  // 1 / e^most is a normal number
+  const Real x{&emitter, value};
+  if (!has_lookups(x)) return (1.0 / one_plus_exp(x)).value;
+  return select(x > most, 0.0, reciprocal_from_one(one_plus_exp(x, most))).value;
 }
 
 llvm::Value* emit_normal_exp(Emitter& emitter, llvm::Value* value) {

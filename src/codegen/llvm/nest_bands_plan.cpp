@@ -1,0 +1,73 @@
+// Windows that walk down the rows of an image with some of its channels, so that L1 keeps what they
+// read.
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/llvm/nest_plan.hpp"
+
+namespace rlx::codegen {
+namespace {
+
+/// What the windows of a row read of each channel.
+struct RowOfWindows {
+  std::int64_t places = 0, weights = 0;  ///< of the image, and beside it
+  std::int64_t size = 0;                 ///< bytes of an element of the image
+  std::int64_t pixel = 0;                ///< bytes from one place to the next
+  std::int64_t image = 0;                ///< bytes of all images
+};
+
+RowOfWindows row_of(const NestPlan& plan, std::span<const loop::Buffer> buffers, int column_dim) {
+  const auto extent = [&](int dim) { return plan.nest.extents[static_cast<std::size_t>(dim)]; };
+  const int tap_dim = plan.rank() - 1;
+  RowOfWindows row;
+  for (const loop::Access& access : plan.nest.accesses) {
+    const auto stride = [&](int dim) {
+      return std::abs(access.strides[static_cast<std::size_t>(dim)]);
+    };
+    if (stride(tap_dim) == 0 || stride(plan.vector_dim) != 1) continue;
+    std::int64_t rows = 1;
+    for (int dim = plan.nest.parallel_dims; dim < tap_dim; ++dim)
+      rows *= stride(dim) != 0 ? extent(dim) : 1;
+    if (stride(column_dim) == 0) {
+      row.weights += rows * extent(tap_dim);
+      continue;
+    }
+    const loop::Buffer& buffer = buffers[static_cast<std::size_t>(access.buffer)];
+    const std::int64_t step = std::max<std::int64_t>(stride(column_dim) / stride(tap_dim), 1);
+    row.places = std::max(row.places, rows * extent(column_dim) * step);
+    row.size = static_cast<std::int64_t>(size_of(buffer.dtype));
+    row.pixel = stride(tap_dim) * row.size;
+    row.image = std::max(row.image, buffer.elements * row.size);
+  }
+  return row;
+}
+
+}  // namespace
+
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                            int column_dim) {
+  constexpr std::int64_t l1_bytes = 40 << 10;     // what L1 holds of what is read again
+  constexpr std::int64_t piece_bytes = 24 << 10;  // what a piece of the channels takes of that
+  constexpr std::int64_t l2_bytes = 768 << 10;    // of larger images lines come as they lie
+  constexpr std::int64_t least_channels = 48;     // worth their loops
+  constexpr std::int64_t page = 4096;             // from a line of a set of L1 to its next one
+  const auto extent = [&](int dim) { return plan.nest.extents[static_cast<std::size_t>(dim)]; };
+  int row_dim = -1;
+  std::int64_t images = 1;
+  for (int dim = 0; dim < plan.nest.parallel_dims; ++dim) {
+    if (dim == column_dim || dim == plan.vector_dim) continue;
+    images *= row_dim < 0 ? 1 : extent(row_dim);
+    row_dim = dim;
+  }
+  if (row_dim < 0 || extent(row_dim) < 4 || plan.levels != 1) return {};
+  const RowOfWindows row = row_of(plan, buffers, column_dim);
+  const std::int64_t lines = row.places + row.weights, bytes = lines * row.size;
+  if (row.places == 0 || row.image / images > l2_bytes) return {};
+  if (bytes * extent(plan.vector_dim) <= l1_bytes) return {};
+  if (bytes * least_channels > piece_bytes) return {};
+  // Lines that lie so far apart fall into so few sets that they push each other out.
+  if (lines * std::gcd(row.pixel, page) > l1_bytes) return {};
+  return {.channels = piece_bytes / bytes, .count = 2};
+}
+
+}  // namespace rlx::codegen
