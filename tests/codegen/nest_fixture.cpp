@@ -64,8 +64,11 @@ Contents random_contents(const loop::Kernel& kernel, std::mt19937& random) {
   return contents;
 }
 
-void run_generated(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
-                   int cuts) {
+namespace {
+
+/// Runs the items of the parts [first, last) of so many.
+void run_parts(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
+               int first, int last, int parts) {
   const codegen::KernelCode code = generator().generate(kernel, target).value();
   const codegen::ObjectImage image = codegen::ObjectImage::load(code.object).value();
   const auto function = reinterpret_cast<codegen::KernelFunction>(image.symbol(code.symbol));
@@ -73,11 +76,23 @@ void run_generated(const loop::Kernel& kernel, const codegen::Target& target, Co
   std::vector<void*> buffers;
   for (std::vector<std::byte>& bytes : contents) buffers.push_back(bytes.data());
   Aligned scratch(static_cast<std::size_t>(code.scratch_bytes) + 64);
-  for (int part = 0; part <= cuts; ++part) {
-    const std::int64_t begin = code.work_items * part / (cuts + 1);
-    const std::int64_t end = code.work_items * (part + 1) / (cuts + 1);
+  for (int part = first; part < last; ++part) {
+    const std::int64_t begin = code.work_items * part / parts;
+    const std::int64_t end = code.work_items * (part + 1) / parts;
     function(buffers.data(), begin, end, scratch.data);
   }
+}
+
+}  // namespace
+
+void run_generated(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
+                   int cuts) {
+  run_parts(kernel, target, contents, 0, cuts + 1, cuts + 1);
+}
+
+void run_half(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
+              int worker) {
+  run_parts(kernel, target, contents, worker, worker + 1, 2);
 }
 
 std::string difference(const loop::Kernel& kernel, const Contents& made, const Contents& expected,

@@ -27,6 +27,10 @@ Contents random_contents(const loop::Kernel& kernel, std::mt19937& random);
 void run_generated(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
                    int cuts = 0);
 
+/// The same for the items of one of two workers alone.
+void run_half(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
+              int worker);
+
 /// What differs beyond |a - b| <= tolerance * (1 + |b|); empty where nothing does.
 std::string difference(const loop::Kernel& kernel, const Contents& made, const Contents& expected,
                        double tolerance);

@@ -138,6 +138,31 @@ TEST(NestPlan, TwoWorkersHaveAboutTheSame) {
   }
 }
 
+/// The same rows as the steps before and behind, also where there are many blocks of them.
+TEST(NestPlan, TwoWorkersHaveHalfOfTheRowsEach) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1600, 24},
+                                      {1600, 48},
+                                      {1600, 96},
+                                      {400, 96},
+                                      {6400, 24}}) {
+    const NestPlan plan =
+        plan_nest(rows_and_a_row(rows, columns), machine_with(Isa::avx512), false);
+    EXPECT_EQ(plan.items / 2 * plan.split_size, rows / 2) << rows << " x " << columns;
+  }
+  // Sums along rows, so many rows at a time.
+  for (const std::int64_t rows : {6, 10, 12, 20, 30, 40}) {
+    loop::Nest nest;
+    nest.extents = {rows, 192, 60};
+    nest.parallel_dims = 2;
+    nest.accesses = {{.buffer = 0, .strides = {60 * 192, 1, 192}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                  {.op = ScalarOp::reduce, .dtype = f32, .a = 0, .reduce_kind = ReduceKind::sum}};
+    nest.stores = {{{.buffer = 1, .strides = {192, 1, 0}}, 1}};
+    const NestPlan plan = plan_nest(nest, machine_with(Isa::avx512), false);
+    EXPECT_EQ(plan.items / 2 * plan.split_size, rows / 2) << rows;
+  }
+}
+
 TEST(NestPlan, WorkersThatWriteToEveryPointShareNoLines) {
   for (const Isa isa : {Isa::avx2, Isa::avx512}) {
     for (const std::int64_t channels : {8, 16, 24, 32, 48, 64, 128}) {

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "codegen/llvm/nest_plan.hpp"
 #include "nest_build.hpp"
 #include "nest_fixture.hpp"
@@ -209,6 +211,36 @@ TEST(NestWindow, ImagesBeyondL1GoDownTheirRows) {
   odd.size[0] = 11;
   EXPECT_GT(bands(odd).channels, 0);
   expect_right(odd, Kind::depthwise, true);
+}
+
+// A worker who had a half of the channels of all rows would fetch half of every row from the other.
+TEST(NestWindow, WorkersHaveAllChannelsOfTheirRowsOfSums) {
+  constexpr std::int64_t channels = 192;
+  for (const std::int64_t rows : {10, 16, 20, 24}) {
+    for (const std::int64_t places : {10, 16, 17, 24, 60}) {
+      NestBuilder nest({rows, channels, places});
+      const int in = nest.buffer(f32, rows * places * channels),
+                out = nest.buffer(f32, rows * channels);
+      const ScalarId x = nest.load(in, {places * channels, 1, channels});
+      nest.store(out, nest.reduce(ReduceKind::sum, x), {channels, 1, 0});
+      const loop::Kernel kernel = nest.kernel(2);
+      for (const codegen::Target& target : host_targets()) {
+        std::mt19937 random(3);
+        Contents contents = random_contents(kernel, random);
+        const std::vector<std::byte> before = contents[1];
+        run_half(kernel, target, contents, 0);
+        const auto is_written = [&](std::int64_t row, std::int64_t channel) {
+          const auto at = static_cast<std::size_t>((row * channels + channel) * 4);
+          return std::memcmp(&contents[1][at], &before[at], 4) != 0;
+        };
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (const std::int64_t channel : {std::int64_t{0}, channels / 2, channels - 1})
+            EXPECT_EQ(is_written(row, channel), row < rows / 2)
+                << row << " of " << rows << ", " << places;
+        }
+      }
+    }
+  }
 }
 
 TEST(NestWindow, OneAndThreeSpatialDims) {

@@ -40,6 +40,26 @@ double lines_from_afar(const Plan& plan) {
   return bytes / 64;
 }
 
+/// Bytes that a run's steps find beyond the caches of the first core.
+double bytes_from_afar(Plan plan, int threads) {
+  for (Step& step : plan.steps) step.threads = threads;
+  const Whereabouts where = whereabouts_of_first(plan, Pieces(plan), cost::model_of_zen5());
+  double bytes = 0;
+  for (const auto& [step, data] : where.data) {
+    for (const cost::Residency& buffer : data) bytes += buffer.bytes[2] + buffer.bytes[3];
+  }
+  return bytes;
+}
+
+TEST(CacheCost, OfSharedStepsACoreKeepsItsPart) {
+  // 1.4 MB of weights: one core's L2 does not hold them, half of them it does.
+  const Plan plan = layers(1, 200);
+  EXPECT_EQ(bytes_from_afar(plan, 2), 0);
+  const Plan larger = layers(3, 0);
+  EXPECT_GT(bytes_from_afar(larger, 1), bytes_from_afar(larger, 4));
+  EXPECT_EQ(bytes_from_afar(larger, 8), 0);
+}
+
 TEST(CacheCost, KernelsOfOneShapeShareTheirCode) {
   const Plan alike = layers(40, 0), different = layers(40, 8);
   ASSERT_EQ(alike.steps.size(), different.steps.size());

@@ -5,8 +5,10 @@
 
 #include "codegen/nest_build.hpp"
 #include "cost/clock.hpp"
+#include "cost/kernel_work.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
+#include "cost/touched.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -138,6 +140,54 @@ TEST(KernelCost, RowsHalfAPageApartBeginAnewWhereDataIsNotInL1) {
       EXPECT_GT(with_rows, without + 0.1 * rows);
     }
   }
+}
+
+TEST(KernelCost, RowsWithGapsBringWholeLinesAndMoreOfThem) {
+  const MachineModel model = model_of_rapids(true);
+  const auto lines_with_gaps = [&](std::int64_t columns, std::int64_t apart) {
+    const KernelWork work = work_of(copy_kernel(100, columns, apart), {}, model);
+    EXPECT_EQ(work.loads_with_gaps, 0);
+    return work.stores_with_gaps;
+  };
+  EXPECT_EQ(lines_with_gaps(32, 32), 0);
+  EXPECT_EQ(lines_with_gaps(24, 32), 0) << "a line of every row is not whole, none is left out";
+  EXPECT_EQ(lines_with_gaps(32, 128), 100 * 2);
+  EXPECT_EQ(lines_with_gaps(24, 96), 100 * 2);
+  EXPECT_EQ(touched_bytes(copy_kernel(100, 24, 96), 1), 100 * 2 * 64);
+  // Rows of 24 begin in turn at a line and in the middle of one.
+  EXPECT_NEAR(touched_bytes(copy_kernel(100, 16, 24), 1), 100 * 1.5 * 64, 64);
+  Residency where;
+  where.bytes[2] = 100 * 32 * 4;
+  KernelWork work = work_of(copy_kernel(100, 32, 128), std::vector(2, where), model);
+  const double with_gaps = time_of(work, model, 1).ns;
+  work.stores_with_gaps = 0;
+  EXPECT_GT(with_gaps, time_of(work, model, 1).ns);
+}
+
+TEST(KernelCost, RegistersAcrossLinesAreCountedByTheirShare) {
+  const MachineModel model = model_of_rapids(true);
+  const auto across = [&](std::int64_t columns) {
+    // A map of rows that are read apart, so that they do not become one.
+    loop::Kernel kernel = copy_kernel(100, columns, 2 * columns);
+    return work_of(kernel, {}, model).lines_across / (100.0 * static_cast<double>(columns) / 16);
+  };
+  EXPECT_EQ(across(32), 0);
+  // Of the two registers of a row of 24 the masked one never lies across, the other every second
+  // time.
+  EXPECT_DOUBLE_EQ(across(24), 0.25);
+  EXPECT_GT(across(30), 0.4);
+}
+
+TEST(KernelCost, SigmoidsDivideOnlyWhereThereAreNoMasks) {
+  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                                      {.op = ScalarOp::exp, .dtype = f32, .a = 0},
+                                      {.op = ScalarOp::constant, .dtype = f32, .value = 1},
+                                      {.op = ScalarOp::add, .dtype = f32, .a = 2, .b = 1},
+                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 3},
+                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 0}};
+  const MachineModel rapids = model_of_rapids(true), zen2 = model_of_zen2();
+  EXPECT_LT(node_ns(nodes[4], nodes, rapids), 0.6 * node_ns(nodes[5], nodes, rapids));
+  EXPECT_EQ(node_ns(nodes[4], nodes, zen2), node_ns(nodes[5], nodes, zen2));
 }
 
 /// y[i, j] = f(x[i, j]) in rows that do not follow each other.
@@ -294,7 +344,8 @@ TEST(KernelCost, MaximaOfFewColumnsWaitLongerThanSums) {
 }
 
 /// A depthwise window over an image of so many channels, with a curve behind its sums or none.
-double ns_of_window(std::int64_t channels, std::int64_t size, std::int64_t taps, bool sigmoids) {
+loop::Kernel window_kernel(std::int64_t channels, std::int64_t size, std::int64_t taps,
+                           bool sigmoids) {
   const std::int64_t in_row = (size + taps - 1) * channels;
   testing::NestBuilder nest({size, size, channels, taps, taps});
   const int in = nest.buffer(f32, (size + taps - 1) * in_row),
@@ -305,7 +356,24 @@ double ns_of_window(std::int64_t channels, std::int64_t size, std::int64_t taps,
   ScalarId y = nest.reduce(ReduceKind::sum, nest.binary(ScalarOp::mul, x, w));
   if (sigmoids) y = nest.unary(ScalarOp::reciprocal, nest.unary(ScalarOp::exp, y));
   nest.store(out, y, {size * channels, channels, 1, 0, 0});
-  return predict(nest.kernel(3), {}, model_of_rapids(true), 1).ns;
+  return nest.kernel(3);
+}
+double ns_of_window(std::int64_t channels, std::int64_t size, std::int64_t taps, bool sigmoids) {
+  const loop::Kernel kernel = window_kernel(channels, size, taps, sigmoids);
+  return predict(kernel, {}, model_of_rapids(true), 1).ns;
+}
+
+TEST(KernelCost, WindowsReadAgainWhatL1DoesNotHold) {
+  const MachineModel model = model_of_rapids(true);
+  const auto again = [&](std::int64_t channels, std::int64_t size, std::int64_t taps) {
+    const loop::Kernel kernel = window_kernel(channels, size, taps, false);
+    return work_of(kernel, {}, model).streamed[1] / (4.0 * static_cast<double>(channels));
+  };
+  EXPECT_EQ(again(32, 20, 3), 0);
+  // Down the rows of two bands with some of the channels: their weights twice.
+  EXPECT_LE(again(192, 20, 5), 2 * 25);
+  // Lines a quarter of a page apart fall into the same sets: weights and halos for every tile.
+  EXPECT_GE(again(256, 20, 5), 20 * (25 + 5 * 24));
 }
 
 TEST(KernelCost, DivisionsBehindAWindowShowBesideItsSums) {

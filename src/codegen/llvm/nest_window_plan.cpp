@@ -112,6 +112,11 @@ void choose_tile(const NestPlan& plan, const NestPass& pass, const Machine& mach
   if (!windows_overlap(plan, window)) choose_vectors(most);
   const std::int64_t widest = most / window.vectors;
   window.tiles = (columns + widest - 1) / widest;
+  // Where tiles alone are shared out, two workers have as many of them: of three each would have a
+  // half of the channels of the one in the middle, which the steps before share out by columns.
+  const std::int64_t others = plan.points(0, plan.nest.parallel_dims) / columns / channels;
+  if (others == 1 && window.tiles > 1 && columns >= 2 * window.tiles)
+    window.tiles += window.tiles % 2;
   window.tile = (columns + window.tiles - 1) / window.tiles;
   window.tiles = (columns + window.tile - 1) / window.tile;
   choose_vectors(most / window.tile);
@@ -164,9 +169,22 @@ std::int64_t window_bytes(const NestPlan& plan, std::span<const loop::Buffer> bu
   return most;
 }
 
+/// Does a row of windows read what the row before it has read?
+bool rows_overlap(const NestPlan& plan, const WindowPlan& window) {
+  return std::ranges::any_of(plan.nest.accesses, [&](const loop::Access& access) {
+    const auto step = [&](int dim) { return std::abs(access.strides[at(dim)]); };
+    return std::ranges::any_of(window.row_dims, [&](int row) {
+      return step(row) > 0 && std::ranges::any_of(window.loop_dims, [&](int dim) {
+               return step(dim) > 0 && step(dim) * (plan.nest.extents[at(dim)] - 1) >= step(row);
+             });
+    });
+  });
+}
+
 /// Channels in pieces where L2 could not keep the lines of an image from one row to the next.
 void choose_pieces(const NestPlan& plan, std::span<const loop::Buffer> buffers,
                    WindowPlan& window) {
+  if (!rows_overlap(plan, window)) return;
   constexpr std::int64_t kept_bytes = 512 * 1024, piece_bytes = 128 * 1024;
   const std::int64_t bytes = window_bytes(plan, buffers, window);
   if (bytes <= kept_bytes) return;
@@ -181,6 +199,13 @@ void choose_items(const NestPlan& plan, WindowPlan& window) {
   const std::int64_t taps = plan.points(plan.nest.parallel_dims, plan.rank());
   const std::int64_t steps = window.tile * window.vectors * taps;
   window.tiles_per_item = item_size(window.tiles, window.rows, steps * window.blocks);
+  // Two workers have a half of the tiles each where those are all that is shared out.
+  const auto halves = [&](std::int64_t size) { return window.tiles % (2 * size) == 0; };
+  for (std::int64_t size = window.tiles_per_item; window.rows == 1 && size > 0; --size) {
+    if (!halves(size)) continue;
+    window.tiles_per_item = size;
+    break;
+  }
   window.column_items = (window.tiles + window.tiles_per_item - 1) / window.tiles_per_item;
   window.blocks_per_item =
       item_size(window.blocks, window.rows * window.column_items, steps * window.tiles_per_item);
