@@ -5,6 +5,20 @@
 
 namespace rlx::cost {
 
+codegen::NestPlan NestView::planned(const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+                                    const MachineModel& model, bool rows) {
+  codegen::NestPlan plan = codegen::plan_nest(nest, model.machine, rows);
+  if (rows || nest.lead > 0 || plan.nest.stores.empty()) return plan;
+  const codegen::WindowBands bands = codegen::bands_of_window(plan, buffers);
+  if (bands.channels == 0 || bands.count > 1) return plan;
+  plan.blocks_first = true;
+  plan.split_dim = plan.inner_dim = plan.vector_dim;
+  plan.split_size = std::max<std::int64_t>(bands.channels / plan.lanes, 1) * plan.lanes;
+  const std::int64_t channels = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
+  plan.items = (channels + plan.split_size - 1) / plan.split_size;
+  return plan;
+}
+
 Items NestView::items() const {
   if (plan_.items <= 1) return Items(nest_.parts * plan_.items);
   const std::int64_t before = plan_.points(0, plan_.inner_dim);

@@ -48,10 +48,13 @@ class NestView {
  protected:
   NestView(const loop::Nest& nest, std::span<const loop::Buffer> buffers, const MachineModel& model,
            bool rows)
-      : plan_(codegen::plan_nest(nest, model.machine, rows)),
+      : plan_(planned(nest, buffers, model, rows)),
         nest_(plan_.nest),
         buffers_(buffers),
         model_(model) {}
+  /// With the items of windows that workers share out by channels.
+  static codegen::NestPlan planned(const loop::Nest& nest, std::span<const loop::Buffer> buffers,
+                                   const MachineModel& model, bool rows);
   NestView(const NestView&) = delete;
   NestView& operator=(const NestView&) = delete;
 

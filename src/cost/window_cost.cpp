@@ -54,17 +54,6 @@ class WindowCost : public NestView {
     return std::all_of(nest_.accesses.begin(), nest_.accesses.end(), plain);
   }
 
-  int column_dim() const {
-    int best = -1;
-    const std::vector<std::int64_t>& strides = nest_.stores.front().access.strides;
-    for (int dim = 0; dim < nest_.parallel_dims; ++dim) {
-      if (dim == plan_.vector_dim) continue;
-      const auto stride = [&](int d) { return std::abs(strides[static_cast<std::size_t>(d)]); };
-      if (best < 0 || stride(dim) <= stride(best)) best = dim;
-    }
-    return best;
-  }
-
   /// The share of (point, tap) pairs that lie inside, over all guards of loads.
   double share_inside() const {
     double share = 1;
@@ -124,7 +113,7 @@ class WindowCost : public NestView {
   }
 
   void add_windows() {
-    const int column = column_dim();
+    const int column = codegen::column_dim_of(plan_);
     const Tile tile = tile_along(column);
     const double taps = points_of(plan_.reduced_dims());
     const double steps = tile.blocks * taps * share_inside();  // a tap of a tile
@@ -231,7 +220,7 @@ class WindowCost : public NestView {
       if (stride(access, column) == 0 && stride(access, plan_.rank() - 1) != 0)
         weights += bytes_of(access);
     }
-    const codegen::WindowBands bands = codegen::bands_of_window(plan_, buffers_, column);
+    const codegen::WindowBands bands = codegen::bands_of_window(plan_, buffers_);
     if (bands.channels > 0) {
       streamed_ += panel_time[1] * weights * static_cast<double>(bands.count - 1);
       return;

@@ -194,7 +194,7 @@ TEST(NestWindow, ImagesBeyondL1GoDownTheirRows) {
     const loop::Kernel kernel = WindowBuilder(window).make(Kind::depthwise, false);
     const codegen::Machine machine = codegen::machine_of(host_targets().front());
     const codegen::NestPlan plan = codegen::plan_nest(std::get<loop::Nest>(kernel.body), machine);
-    return codegen::bands_of_window(plan, kernel.buffers, plan.vector_dim - 1);
+    return codegen::bands_of_window(plan, kernel.buffers);
   };
   EXPECT_EQ(bands(square(9, 96, 3, 1)).channels, 0) << "it fits";
   EXPECT_EQ(bands(square(20, 256, 5, 1)).channels, 0) << "too few sets of L1 hold it";
@@ -237,6 +237,31 @@ TEST(NestWindow, WorkersHaveAllChannelsOfTheirRowsOfSums) {
           for (const std::int64_t channel : {std::int64_t{0}, channels / 2, channels - 1})
             EXPECT_EQ(is_written(row, channel), row < rows / 2)
                 << row << " of " << rows << ", " << places;
+        }
+      }
+    }
+  }
+}
+
+// As the products around have theirs: by channels where those are more than the points.
+TEST(NestWindow, ImagesOfManyChannelsFallToWorkersByThem) {
+  for (const auto& [size, channels] :
+       {std::pair<std::int64_t, std::int64_t>{10, 384}, {12, 192}, {20, 192}}) {
+    Window window = square(size, channels, 5, 1);
+    window.images = 1;
+    const loop::Kernel kernel = WindowBuilder(window).make(Kind::depthwise, false);
+    for (const codegen::Target& target : host_targets()) {
+      std::mt19937 random(5);
+      Contents contents = random_contents(kernel, random);
+      const std::size_t out = contents.size() - 1;
+      const std::vector<std::byte> before = contents[out];
+      run_half(kernel, target, contents, 0);
+      for (const std::int64_t point : {std::int64_t{0}, size * size - 1}) {
+        for (const std::int64_t channel : {std::int64_t{0}, channels - 1}) {
+          const auto at = static_cast<std::size_t>((point * channels + channel) * 4);
+          const bool is_mine = channels > size * size ? channel == 0 : point == 0;
+          EXPECT_EQ(std::memcmp(&contents[out][at], &before[at], 4) != 0, is_mine)
+              << window.text() << ", point " << point << ", channel " << channel;
         }
       }
     }

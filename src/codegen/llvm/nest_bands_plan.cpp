@@ -44,14 +44,24 @@ RowOfWindows row_of(const NestPlan& plan, std::span<const loop::Buffer> buffers,
 
 }  // namespace
 
-WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
-                            int column_dim) {
+int column_dim_of(const NestPlan& plan) {
+  int best = -1;
+  const std::vector<std::int64_t>& strides = plan.nest.stores.front().access.strides;
+  const auto stride = [&](int dim) { return std::abs(strides[static_cast<std::size_t>(dim)]); };
+  for (int dim = 0; dim < plan.nest.parallel_dims; ++dim) {
+    if (dim != plan.vector_dim && (best < 0 || stride(dim) <= stride(best))) best = dim;
+  }
+  return best;
+}
+
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers) {
   constexpr std::int64_t l1_bytes = 40 << 10;     // what L1 holds of what is read again
   constexpr std::int64_t piece_bytes = 24 << 10;  // what a piece of the channels takes of that
   constexpr std::int64_t l2_bytes = 768 << 10;    // of larger images lines come as they lie
   constexpr std::int64_t least_channels = 48;     // worth their loops
   constexpr std::int64_t page = 4096;             // from a line of a set of L1 to its next one
   const auto extent = [&](int dim) { return plan.nest.extents[static_cast<std::size_t>(dim)]; };
+  const int column_dim = column_dim_of(plan);
   int row_dim = -1;
   std::int64_t images = 1;
   for (int dim = 0; dim < plan.nest.parallel_dims; ++dim) {
@@ -67,7 +77,13 @@ WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> 
   if (bytes * least_channels > piece_bytes) return {};
   // Lines that lie so far apart fall into so few sets that they push each other out.
   if (lines * std::gcd(row.pixel, page) > l1_bytes) return {};
-  return {.channels = piece_bytes / bytes, .count = 2};
+  // Products of such images by square matrices share out their columns, two panels of which fill
+  // these channels: workers go on with their own. Those of larger images share out the rows.
+  constexpr std::int64_t two_panels = 64;
+  const std::int64_t channels = extent(plan.vector_dim);
+  const bool by_channels =
+      channels > extent(row_dim) * extent(column_dim) && channels % two_panels == 0 && images == 1;
+  return {.channels = piece_bytes / bytes, .count = by_channels ? 1 : 2};
 }
 
 }  // namespace rlx::codegen

@@ -87,14 +87,17 @@ void plan_rows(NestPlan& plan, bool rows);
 /// Cuts a plan whose tiles and row blocks are known into work items; a step of plan_nest.
 void plan_items(NestPlan& plan, bool rows);
 
+/// The parallel dim, beside the vector dim, along which neighbours lie closest in the first store;
+/// or -1.
+int column_dim_of(const NestPlan& plan);
+
 /// How a window walks where L1 does not hold what the points of a row read: down the rows of a band
 /// with some of the channels, then with the next ones.
 struct WindowBands {
   std::int64_t channels = 0;  ///< 0: along the rows with all of them
   std::int64_t count = 1;     ///< of bands, by the last parallel dim beside columns and channels
 };
-WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
-                            int column_dim);
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers);
 
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);

@@ -40,17 +40,6 @@ bool suits(const NestPlan& plan, const std::vector<NestPass>& passes) {
   return std::all_of(pass.accesses.begin(), pass.accesses.end(), plain);
 }
 
-/// The parallel dim with the least stride in the first store, besides the vector dim.
-int choose_column_dim(const NestPlan& plan) {
-  int best = -1;
-  const std::vector<std::int64_t>& strides = plan.nest.stores.front().access.strides;
-  for (int dim = 0; dim < plan.nest.parallel_dims; ++dim) {
-    if (dim == plan.vector_dim) continue;
-    if (best < 0 || std::abs(strides[at(dim)]) <= std::abs(strides[at(best)])) best = dim;
-  }
-  return best;
-}
-
 /// Sorts the reduced dims into the one whose guards go with the columns and those that are loops.
 bool choose_tap_dim(const NestPlan& plan, const NestPass& pass, WindowPlan& window) {
   const auto column = at(window.column_dim);
@@ -214,14 +203,15 @@ void choose_items(const NestPlan& plan, WindowPlan& window) {
 
 /// Down the rows of bands, where that keeps what is read in L1.
 bool choose_bands(const NestPlan& plan, std::span<const loop::Buffer> buffers, WindowPlan& window) {
-  const WindowBands bands = bands_of_window(plan, buffers, window.column_dim);
+  const WindowBands bands = bands_of_window(plan, buffers);
   if (bands.channels == 0) return false;
   window.bands = bands.count;
   window.rows = window.rows / plan.nest.extents[at(window.row_dims.back())] * bands.count;
   window.tiles_per_item = window.tiles;
   const std::int64_t of_block = std::int64_t{window.vectors} * plan.lanes;
   const std::int64_t most = std::max<std::int64_t>(bands.channels / of_block, 1);
-  const std::int64_t pieces = (window.blocks + most - 1) / most;
+  std::int64_t pieces = (window.blocks + most - 1) / most;
+  if (bands.count == 1) pieces = std::min(pieces + pieces % 2, window.blocks);
   window.blocks_per_item = (window.blocks + pieces - 1) / pieces;
   window.block_items = (window.blocks + window.blocks_per_item - 1) / window.blocks_per_item;
   return true;
@@ -234,7 +224,7 @@ std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<Ne
                                       const Machine& machine) {
   if (!suits(plan, passes)) return std::nullopt;
   WindowPlan window;
-  window.column_dim = choose_column_dim(plan);
+  window.column_dim = column_dim_of(plan);
   if (window.column_dim < 0) return std::nullopt;
   if (!choose_tap_dim(plan, passes[0], window)) return std::nullopt;
   choose_tile(plan, passes[0], machine, window);
