@@ -2,6 +2,7 @@
 #include "cost/touched.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -88,7 +89,7 @@ class Touched {
       least = std::min(least, std::abs(stride));
     }
     double bytes = points * std::clamp(least * size_, size_, std::max(line, size_));
-    if (access.indirect.empty() && least == 1) {
+    if (access.indirect.empty() && least == 1 && points < high - low + 1) {
       const Rows rows = rows_of(access, extents, static_cast<std::size_t>(size_));
       bytes = rows.count * lines_of_row(rows) * line;
     }
@@ -138,14 +139,16 @@ double bytes_in(const loop::Kernel& kernel, Touched touched) {
 
 Rows rows_of(const loop::Access& access, std::span<const std::int64_t> extents, std::size_t size) {
   const auto bytes = static_cast<std::int64_t>(size);
-  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // bytes from point to point, points
-  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+  // Bytes from point to point, and points; in place, for every access of a plan is asked about.
+  std::array<std::pair<std::int64_t, std::int64_t>, 64> steps;
+  std::size_t used = 0;
+  for (std::size_t dim = 0; dim < extents.size() && used < steps.size(); ++dim) {
     const std::int64_t step = std::abs(access.strides[dim]) * bytes;
-    if (step != 0 && extents[dim] > 1) steps.push_back({step, extents[dim]});
+    if (step != 0 && extents[dim] > 1) steps[used++] = {step, extents[dim]};
   }
-  std::sort(steps.begin(), steps.end());
+  std::sort(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(used));
   Rows rows{1, bytes, bytes, access.offset * bytes};
-  for (const auto& [step, count] : steps) {
+  for (const auto& [step, count] : std::span(steps).first(used)) {
     if (rows.apart == rows.length && step <= rows.length) {
       rows.length += step * (count - 1);
       rows.apart = rows.length;

@@ -27,7 +27,8 @@ std::vector<std::int64_t> cuts_of_arena(const Plan& plan, std::int64_t piece_byt
   std::vector<std::int64_t> cuts;
   for (std::int64_t at = 0; at < plan.arena_bytes; at += piece_bytes) cuts.push_back(at);
   for (const BufferPlan& buffer : plan.buffers) {
-    if (buffer.storage != Storage::arena || buffer.bytes() <= 0) continue;
+    if (buffer.storage != Storage::arena || buffer.bytes() <= 0 || buffer.bytes() >= piece_bytes)
+      continue;
     cuts.push_back(buffer.offset / line_bytes * line_bytes);
     cuts.push_back((buffer.offset + buffer.bytes() + line_bytes - 1) / line_bytes * line_bytes);
   }
@@ -74,15 +75,21 @@ std::size_t Pieces::piece_at(std::int64_t place) const {
 
 std::size_t Pieces::at(std::int32_t buffer, double bytes) const {
   const Range whole = of(buffer);
-  const std::int64_t begin = places_[static_cast<std::size_t>(buffer)];
-  const auto piece = piece_at(begin + static_cast<std::int64_t>(std::max(bytes, 0.0)));
-  return std::clamp(piece, whole.first, whole.last);
+  const std::int64_t place =
+      places_[static_cast<std::size_t>(buffer)] + static_cast<std::int64_t>(std::max(bytes, 0.0));
+  if (place >= begins_[whole.last]) return whole.last;
+  if (whole.first == whole.last || place < begins_[whole.first + 1]) return whole.first;
+  if (place >= begins_[whole.last - 1]) return whole.last - 1;
+  const auto first = begins_.begin() + static_cast<std::ptrdiff_t>(whole.first),
+             last = begins_.begin() + static_cast<std::ptrdiff_t>(whole.last);
+  const auto behind = std::upper_bound(first, last, place);
+  return behind == first ? whole.first : static_cast<std::size_t>(behind - begins_.begin()) - 1;
 }
 
 Pieces::Range Pieces::part_of(std::int32_t buffer, const Range& elements, DType dtype) const {
   const Range whole = of(buffer);
   const auto size = static_cast<double>(size_of(dtype));
-  if (whole.first == whole.last || elements.first > elements.last) return whole;
+  if (whole.last - whole.first < 2 || elements.first > elements.last) return whole;
   const std::size_t first = at(buffer, static_cast<double>(elements.first) * size);
   const std::size_t last = at(buffer, static_cast<double>(elements.last) * size) + 1;
   return {first, std::min(last, whole.last)};

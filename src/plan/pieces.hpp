@@ -11,9 +11,9 @@
 namespace rlx::plan {
 
 /// How fine memory is cut: pieces of `smallest` bytes, twice as many where a run touches more than
-/// `most` of them, and so on up to `largest`; and the arena also where a buffer begins or ends, so
-/// that small buffers do not stand for what lies around them. Buffers outside of the arena have
-/// `most_apart` at most.
+/// `most` of them, and so on up to `largest`; and the arena also where a buffer smaller than a
+/// piece begins or ends, so that it does not stand for what lies around it. Buffers outside of the
+/// arena have `most_apart` at most.
 struct PieceSize {
   std::int64_t smallest, largest;
   double most;

@@ -89,11 +89,13 @@ class Predictor {
       }
       take(best);
     }
+    follow_first();
     set_total();
   }
 
   void predict() {
     settle();
+    follow_first();
     set_total();
   }
 
@@ -135,6 +137,13 @@ class Predictor {
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
     return {threads_of_steps(), settled_, total_of(plan_.steps, model_) + talk};
+  }
+  /// Sets the times anew by what the first worker finds, where steps share their work.
+  void follow_first() {
+    if (settled_.crossings.empty()) return;
+    settled_.where = whereabouts_of_first(plan_, pieces_, model_, elsewhere_);
+    predict(plan_.steps);
+    set_barriers(plan_.steps);
   }
   /// Goes back to what has been settled.
   void take(const Choice& choice) {
@@ -218,7 +227,7 @@ class Predictor {
   /// Of a step that is no loop, on its number of threads.
   cost::KernelTime settled_time(const Step& step) {
     if (step.kind != Step::Kind::kernel || settled_.where.data.empty())
-      return time_of(step, step.threads, {});
+      return time_of(step, step.threads, crossing_time(step));
     const cost::KernelWork work = cost::with_traffic(instructions(step), kernel_of(step),
                                                      settled_.where.data.at(&step), model_);
     return cost::time_of(work, model_, step.threads, code_line(step, settled_.where),

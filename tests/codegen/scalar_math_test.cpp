@@ -131,6 +131,18 @@ TEST(ScalarMath, FloatsOverTheWholeRange) {
   }
 }
 
+/// What a kernel that reads its first buffer writes to its second one.
+std::vector<float> results_of(const loop::Kernel& kernel, const codegen::Target& target,
+                              const std::vector<float>& inputs) {
+  Contents contents;
+  for (int i = 0; i < 2; ++i) contents.emplace_back(inputs.size() * sizeof(float) + 64);
+  std::memcpy(contents[0].data(), inputs.data(), inputs.size() * sizeof(float));
+  run_generated(kernel, target, contents);
+  std::vector<float> made(inputs.size());
+  std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
+  return made;
+}
+
 /// 1 + op(x), whose generated code may differ from that of op(x).
 std::vector<float> one_plus(const codegen::Target& target, ScalarOp op,
                             const std::vector<float>& inputs) {
@@ -140,13 +152,7 @@ std::vector<float> one_plus(const codegen::Target& target, ScalarOp op,
   const ScalarId curve = nest.unary(op, nest.load(in, {1}));
   const ScalarId one = nest.add({.op = ScalarOp::constant, .dtype = f32, .value = 1});
   nest.store(out, nest.add({.op = ScalarOp::add, .dtype = f32, .a = one, .b = curve}), {1});
-  Contents contents;
-  for (int i = 0; i < 2; ++i) contents.emplace_back(inputs.size() * sizeof(float) + 64);
-  std::memcpy(contents[0].data(), inputs.data(), inputs.size() * sizeof(float));
-  run_generated(nest.kernel(1), target, contents);
-  std::vector<float> made(inputs.size());
-  std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
-  return made;
+  return results_of(nest.kernel(1), target, inputs);
 }
 
 void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(double),
@@ -240,13 +246,7 @@ std::vector<float> logistic(const codegen::Target& target, bool divides,
                               ? nest.add({.op = ScalarOp::div, .dtype = f32, .a = one, .b = sum})
                               : nest.add({.op = ScalarOp::reciprocal, .dtype = f32, .a = sum});
   nest.store(out, result, {1});
-  Contents contents;
-  for (int i = 0; i < 2; ++i) contents.emplace_back(inputs.size() * sizeof(float) + 64);
-  std::memcpy(contents[0].data(), inputs.data(), inputs.size() * sizeof(float));
-  run_generated(nest.kernel(1), target, contents);
-  std::vector<float> made(inputs.size());
-  std::memcpy(made.data(), contents[1].data(), made.size() * sizeof(float));
-  return made;
+  return results_of(nest.kernel(1), target, inputs);
 }
 
 TEST(ScalarMath, Logistic) {
