@@ -89,13 +89,11 @@ class Predictor {
       }
       take(best);
     }
-    follow_first();
     set_total();
   }
 
   void predict() {
     settle();
-    follow_first();
     set_total();
   }
 
@@ -137,13 +135,6 @@ class Predictor {
               (step.barrier_before ? (caution_of_calls - 1) * model_.barrier : 0);
     }
     return {threads_of_steps(), settled_, total_of(plan_.steps, model_) + talk};
-  }
-  /// Sets the times anew by what the first worker finds, where steps share their work.
-  void follow_first() {
-    if (settled_.crossings.empty()) return;
-    settled_.where = whereabouts_of_first(plan_, pieces_, model_, elsewhere_);
-    predict(plan_.steps);
-    set_barriers(plan_.steps);
   }
   /// Goes back to what has been settled.
   void take(const Choice& choice) {
