@@ -383,6 +383,19 @@ TEST(KernelCost, DivisionsBehindAWindowShowBesideItsSums) {
   EXPECT_GT(all - sums, 0.9 * registers * model.op(ScalarOp::reciprocal));
 }
 
+TEST(KernelCost, NoImagesTakeNoTimeOfTheirOwn) {
+  testing::NestBuilder nest({0, 20, 20, 192, 5, 5});
+  const std::int64_t in_row = 24 * 192, image = 24 * in_row;
+  const int in = nest.buffer(f32, 0), weights = nest.buffer(f32, 25 * 192),
+            out = nest.buffer(f32, 0);
+  const ScalarId x = nest.load(in, {image, in_row, 192, 1, in_row, 192});
+  const ScalarId w = nest.load(weights, {0, 0, 0, 1, 5 * 192, 192});
+  const ScalarId y = nest.reduce(ReduceKind::sum, nest.binary(ScalarOp::mul, x, w));
+  nest.store(out, y, {400 * 192, 20 * 192, 192, 1, 0, 0});
+  const MachineModel model = model_of_rapids(true);
+  EXPECT_EQ(predict(nest.kernel(4), {}, model, 1).compute, 0);
+}
+
 TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
   const MachineModel model = model_of_rapids(true);
   ASSERT_GT(model.ghz, 0);

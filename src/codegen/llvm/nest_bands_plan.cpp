@@ -72,7 +72,7 @@ WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> 
   if (row_dim < 0 || extent(row_dim) < 4 || plan.levels != 1) return {};
   const RowOfWindows row = row_of(plan, buffers, column_dim);
   const std::int64_t lines = row.places + row.weights, bytes = lines * row.size;
-  if (row.places == 0 || row.image / images > l2_bytes) return {};
+  if (row.places == 0 || images == 0 || row.image / images > l2_bytes) return {};
   if (bytes * extent(plan.vector_dim) <= l1_bytes) return {};
   if (bytes * least_channels > piece_bytes) return {};
   // Lines that lie so far apart fall into so few sets that they push each other out.
