@@ -184,7 +184,6 @@ std::vector<Figure> figures() {
   overlap("gather", &Overlap::gather);
   overlap("guarded_lane", &Overlap::guarded_lane);
   levels("far_row", &Overlap::far_row);
-  levels("load_with_gap", &Overlap::load_with_gap);
   levels("store_with_gap", &Overlap::store_with_gap);
   overlap("beside_busiest", &Overlap::beside_busiest);
   overlap("beside_divider", &Overlap::beside_divider);

@@ -418,7 +418,6 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
        lines_ns(work, work.lines_across, overlap.line_across) +
        lines_ns(work, work.further_lines, overlap.further_line) +
        lines_ns(work, work.far_rows, overlap.far_row) +
-       lines_ns(work.read, work.loads_with_gaps, overlap.load_with_gap) +
        lines_ns(work.written, work.stores_with_gaps, overlap.store_with_gap) + work.crowded) *
           share +
       crossing.fetched + crossing.taken;

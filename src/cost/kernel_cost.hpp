@@ -65,8 +65,7 @@ struct KernelWork {
   double further_lines = 0;     ///< lines of more streams than are fetched ahead at once
   double loads_apart = 0;       ///< of a map's loads the part in such streams
   double stores_apart = 0;      ///< the same of its stores
-  double loads_with_gaps = 0;   ///< lines that are read in rows behind each of which some are not
-  double stores_with_gaps = 0;  ///< the same of stores
+  double stores_with_gaps = 0;  ///< lines stored in rows behind each of which some are left out
   double fetched_more = 0;      ///< times more that lines of another core are waited for
   double crowded = 0;           ///< ns that lines take which share too few sets of L1
   double first = 0;             ///< ns until the first bytes are there

@@ -146,7 +146,7 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.75, 0.9},
                             .crowded_line = 3.1,
                             .turned_line = {0, 0.42, 0.6, 0}};
 
-/// Cores with AMX: fitted by bench/cost_fit, 2026-11-25.
+/// Cores with AMX: fitted by bench/cost_fit, 2026-11-26.
 constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.913, 1.06},
                                 .writes = {1, 1.18, 0.919, 1.96},
                                 .room = {0.9, 0.675, 0.906},
@@ -157,7 +157,7 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.913, 1.06},
                                 .lone_division = 0.2,
                                 .max_steps = 3.17,
                                 .window = 1.02,
-                                .window_end = 2.46,
+                                .window_end = 1,
                                 .far_beside = 0.0565,
                                 .vector_start = 0.119,
                                 .fetched = 0.978,

@@ -36,9 +36,9 @@ class NestCost : public NestLines {
     }
     if (plan_.levels == 0 && !turning_) {
       work.far_rows += far_rows();
-      work.loads_with_gaps += loads_with_gaps(), work.stores_with_gaps += stores_with_gaps();
+      work.stores_with_gaps += stores_with_gaps();
+      work.crowded += overlap_.crowded_line * crowded_lines();
     }
-    if (plan_.levels == 0 && !turning_) work.crowded += overlap_.crowded_line * crowded_lines();
   }
 
   void add_flops_to(KernelWork& work) const {

@@ -266,24 +266,16 @@ double NestLines::far_rows() const {
   return rows;
 }
 
-double NestLines::with_gaps(const loop::Access& access) const {
-  if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !access.indirect.empty())
-    return 0;
-  const auto size = size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype);
-  const Rows rows = rows_of(access, nest_.extents, size);
-  return rows.apart - rows.length >= line_bytes ? rows.count * lines_of_row(rows) : 0;
-}
-
-double NestLines::loads_with_gaps() const {
-  double lines = 0;
-  for (const loop::Access& access : nest_.accesses)
-    lines += is_found(access) ? 0 : with_gaps(access);
-  return lines;
-}
-
 double NestLines::stores_with_gaps() const {
   double lines = 0;
-  for (const loop::Store& store : nest_.stores) lines += with_gaps(store.access);
+  for (const loop::Store& store : nest_.stores) {
+    const loop::Access& access = store.access;
+    if (access.strides[static_cast<std::size_t>(plan_.vector_dim)] != 1 || !access.indirect.empty())
+      continue;
+    const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
+    const Rows rows = rows_of(access, nest_.extents, size_of(dtype));
+    if (rows.apart - rows.length >= line_bytes) lines += rows.count * lines_of_row(rows);
+  }
   return lines;
 }
 

@@ -44,9 +44,8 @@ class NestLines : public NestView {
   double stores_apart() const;
   /// Lines of streams that run through the same sets of L1 as more others than a set has ways.
   double crowded_lines() const;
-  /// Lines that a map reads, or stores, in rows which end a line or more before the next one
-  /// begins: what is asked for ahead there is not wanted.
-  double loads_with_gaps() const;
+  /// Lines that a map stores in rows which end a line or more before the next one begins: what is
+  /// asked for ahead there is not wanted.
   double stores_with_gaps() const;
   /// Of so many rows of a map, those that do not follow their forerunner in memory, of the access
   /// that jumps most.
@@ -58,7 +57,6 @@ class NestLines : public NestView {
 
  private:
   double apart(std::span<const loop::Access* const> accesses) const;
-  double with_gaps(const loop::Access& access) const;
   /// An access before it goes along the same lines.
   bool is_found(const loop::Access& access) const;
   /// How many lines of the cache an access touches, walking the loops from the inside, and how many

@@ -118,9 +118,9 @@ struct Overlap {
   double crowded_line = 0;
   /// ns more for a row of a map whose forerunner ended half a page away or farther, by level.
   std::array<double, level_count> far_row{};
-  /// ns more for a line of a map that is read, and stored, in rows behind each of which lines are
-  /// not: what is fetched ahead there is not wanted; by level.
-  std::array<double, level_count> load_with_gap{}, store_with_gap{};
+  /// ns more for a line that a map stores in rows behind each of which lines are left out: what is
+  /// fetched ahead there is not wanted; by level.
+  std::array<double, level_count> store_with_gap{};
   /// ns for a line that nothing fetched ahead, by level.
   std::array<double, level_count> lone_line{0, 0.3, 1.2, 3};
   /// ns more for a line that turned tiles read or write in pieces, by level.

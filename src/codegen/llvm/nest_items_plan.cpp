@@ -126,8 +126,8 @@ double larger_half(std::int64_t outer, std::int64_t extent, std::int64_t size) {
 /// one has 8). And what the steps before and behind are cut in halves alike, so that a worker finds
 /// what it wrote: of 1600 points in 19 blocks 50 would change hands.
 std::int64_t evenly_shared(std::int64_t outer, std::int64_t extent, std::int64_t size) {
-  constexpr std::int64_t few = 256;
-  if (outer * ((extent + size - 1) / size) >= few) return size;
+  constexpr std::int64_t most_blocks = 256;  // of more a rest is too small to tell
+  if (outer * ((extent + size - 1) / size) >= most_blocks) return size;
   std::int64_t best = size;
   for (std::int64_t other = (size + 3) / 4; other <= std::min(4 * size / 3, extent / 2); ++other) {
     const double is = larger_half(outer, extent, other), was = larger_half(outer, extent, best);
@@ -184,7 +184,7 @@ void choose_items(NestPlan& plan, bool rows) {
       const std::int64_t size = std::max<std::int64_t>(points_per_item / inner, 1);
       plan.split_size = std::min((size + step - 1) / step * step, extent);
       const std::int64_t points = plan.points(0, plan.rank());
-      if (plan.levels > 0 && plan.tile == 4 && plan.items == 1 && points > points_per_item)
+      if (plan.levels > 0 && plan.items == 1 && points > points_per_item)
         choose_tiled_items(plan, extent, size);
       // Fewer points than a tile at the end of the last item would be read one by one.
       const auto rest = [&] { return extent % plan.split_size; };

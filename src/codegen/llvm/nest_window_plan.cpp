@@ -103,7 +103,10 @@ void choose_tile(const NestPlan& plan, const NestPass& pass, const Machine& mach
   window.tiles = (columns + widest - 1) / widest;
   // Where tiles alone are shared out, two workers have as many of them: of three each would have a
   // half of the channels of the one in the middle, which the steps before share out by columns.
-  const std::int64_t others = plan.points(0, plan.nest.parallel_dims) / columns / channels;
+  std::int64_t others = 1;
+  for (int dim = 0; dim < plan.nest.parallel_dims; ++dim) {
+    if (dim != window.column_dim && dim != plan.vector_dim) others *= plan.nest.extents[at(dim)];
+  }
   if (others == 1 && window.tiles > 1 && columns >= 2 * window.tiles)
     window.tiles += window.tiles % 2;
   window.tile = (columns + window.tiles - 1) / window.tiles;
