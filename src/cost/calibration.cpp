@@ -72,54 +72,65 @@ Json to_json(const DeviceIdentity& identity) {
 }
 
 /// A figure that a real machine could have: within a factor of 50 of the preset's.
+bool can_be_true(double figure, double preset) {
+  constexpr double factor = 50;
+  return std::isfinite(figure) && figure > 0 && figure <= preset * factor &&
+         figure >= preset / factor;
+}
+
+/// visit(name, figure) for all that stand side by side.
+void for_figures(MachineModel& model, const auto& visit) {
+  for (const Figure& figure : figures) visit(std::string(figure.name), model.*figure.value);
+  for (std::size_t level = 0; level < level_count; ++level) {
+    const std::string name(levels[level]);
+    visit("read_" + name + "_gbs", model.read[level]);
+    visit("write_" + name + "_gbs", model.write[level]);
+  }
+}
+/// The same for those of ops that the model has.
+void for_ops(MachineModel& model, const auto& visit) {
+  for (std::size_t i = 0; i < scalar_op_count; ++i) {
+    if (model.op_ns[i] > 0) visit(std::string(name_of(static_cast<ScalarOp>(i))), model.op_ns[i]);
+  }
+}
+
 Status read_figure(const Json& json, const std::string& name, double& value) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number())
     return bad_input("the figure ({}) is missing", name);
   const double read = found->get<double>();
-  constexpr double factor = 50;
-  if (!std::isfinite(read) || read <= 0 || read > value * factor || read < value / factor)
+  if (!can_be_true(read, value))
     return bad_input("the figure ({}) cannot be true ({})", name, read);
   value = read;
   return {};
 }
 
 Status read_model(const Json& json, MachineModel& model) {
-  for (const Figure& figure : figures) RLX_TRY(read_figure(json, figure.name, model.*figure.value));
+  Status status;
+  const auto read_from = [&](const Json& part) {
+    return [&](const std::string& name, double& value) {
+      if (status.ok()) status = read_figure(part, name, value);
+    };
+  };
+  for_figures(model, read_from(json));
   model.ghz = 0;  // where there is none, none was known
   if (const auto ghz = json.find("clock_ghz"); ghz != json.end()) {
     constexpr double likely = 3;
     model.ghz = likely;
-    RLX_TRY(read_figure(json, "clock_ghz", model.ghz));
-  }
-  for (std::size_t level = 0; level < level_count; ++level) {
-    const std::string name(levels[level]);
-    RLX_TRY(read_figure(json, "read_" + name + "_gbs", model.read[level]));
-    RLX_TRY(read_figure(json, "write_" + name + "_gbs", model.write[level]));
+    read_from(json)("clock_ghz", model.ghz);
   }
   const auto ops = json.find("ops_ns");
   if (ops == json.end() || !ops->is_object()) return bad_input("the figures of ops are missing");
-  for (std::size_t i = 0; i < scalar_op_count; ++i) {
-    if (model.op_ns[i] <= 0) continue;
-    RLX_TRY(read_figure(*ops, std::string(name_of(static_cast<ScalarOp>(i))), model.op_ns[i]));
-  }
+  for_ops(model, read_from(*ops));
   model.calibrated = true;
-  return {};
+  return status;
 }
 
-Json model_json(const MachineModel& model) {
+Json model_json(MachineModel model) {
   Json json;
-  for (const Figure& figure : figures) json[figure.name] = model.*figure.value;
+  for_figures(model, [&](const std::string& name, double value) { json[name] = value; });
   if (model.ghz > 0) json["clock_ghz"] = model.ghz;
-  for (std::size_t level = 0; level < level_count; ++level) {
-    const std::string name(levels[level]);
-    json["read_" + name + "_gbs"] = model.read[level];
-    json["write_" + name + "_gbs"] = model.write[level];
-  }
-  for (std::size_t i = 0; i < scalar_op_count; ++i) {
-    if (model.op_ns[i] > 0)
-      json["ops_ns"][std::string(name_of(static_cast<ScalarOp>(i)))] = model.op_ns[i];
-  }
+  for_ops(model, [&](const std::string& name, double value) { json["ops_ns"][name] = value; });
   return json;
 }
 
@@ -241,6 +252,21 @@ bool keep_race(Device device, const std::string& graph, double ns) {
   return Calibration(std::make_shared<const Calibration::Impl>(std::move(impl))).save().ok();
 }
 
+void replace_untrue(MachineModel& measured, const MachineModel& preset) {
+  std::vector<double> likely;
+  MachineModel all = preset;
+  const auto keep = [&](const std::string&, double value) { likely.push_back(value); };
+  for_figures(all, keep);
+  std::size_t at = 0;
+  for_figures(measured, [&](const std::string&, double& value) {
+    const double figure = likely[at++];
+    if (!can_be_true(value, figure)) value = figure;
+  });
+  for (std::size_t i = 0; i < scalar_op_count; ++i) {
+    if (!can_be_true(measured.op_ns[i], preset.op_ns[i])) measured.op_ns[i] = preset.op_ns[i];
+  }
+}
+
 HostModel model_for(const codegen::Target& target) {
   HostModel chosen{preset_for(codegen::host_cpu(), target), {}};
   const auto host = codegen::host_target();
@@ -289,7 +315,9 @@ Result<Calibration> Calibration::load(Device device) {
 Result<Calibration> Calibration::measure(Device device, const CalibrationProgress& progress) {
   RLX_TRY(cost::check_device(device));
   RLX_ASSIGN(const codegen::Target target, codegen::host_target());
-  RLX_ASSIGN(Impl impl, cost::measure_cpu(cost::preset_for(codegen::host_cpu(), target), progress));
+  const cost::MachineModel preset = cost::preset_for(codegen::host_cpu(), target);
+  RLX_ASSIGN(Impl impl, cost::measure_cpu(preset, progress));
+  cost::replace_untrue(impl.model, preset);
   return Calibration(std::make_shared<const Impl>(std::move(impl)));
 }
 

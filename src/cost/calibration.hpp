@@ -59,5 +59,9 @@ bool keep_race(Device device, const std::string& graph, double ns);
 Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
                                       const CalibrationProgress& progress);
 
+/// Figures that no machine could have, as a busy one may give them, become the preset's: a file
+/// with one of them would be refused.
+void replace_untrue(MachineModel& measured, const MachineModel& preset);
+
 }  // namespace cost
 }  // namespace rlx

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -221,6 +222,26 @@ TEST(Calibration, IsTakenFromItsFileOrMeasuredAndKept) {
   EXPECT_EQ(parts, 0);
   EXPECT_EQ(notes.size(), 1U);
   EXPECT_EQ(kept->text(), measured->text());
+}
+
+/// What others did at the time may make a difference of two times negative, or a hundred times
+/// too long.
+TEST(Calibration, WhatCannotBeTrueIsNotKept) {
+  const cost::MachineModel preset = sample().impl().model;
+  cost::MachineModel measured = preset;
+  const auto exp = static_cast<std::size_t>(ScalarOp::exp);
+  measured.item = -0.1;
+  measured.read[2] = std::numeric_limits<double>::quiet_NaN();
+  measured.op_ns[exp] = 100 * preset.op_ns[exp];
+  measured.tap = 1.5 * preset.tap;
+  cost::replace_untrue(measured, preset);
+  EXPECT_EQ(measured.item, preset.item);
+  EXPECT_EQ(measured.read[2], preset.read[2]);
+  EXPECT_EQ(measured.op_ns[exp], preset.op_ns[exp]);
+  EXPECT_EQ(measured.tap, 1.5 * preset.tap);
+  auto impl = std::make_shared<Calibration::Impl>(sample().impl());
+  impl->model = measured;
+  EXPECT_TRUE(Calibration::parse(Calibration(impl).text()).ok());
 }
 
 TEST(Calibration, WritersAtOnceLeaveOneGoodFile) {
