@@ -43,6 +43,19 @@ TEST(SumsOfRows, ImagesAreReducedRowByRow) {
   testing::expect_same_values(volume, split, 1e-5);
 }
 
+/// What a norm over channels makes of an image's norms meets the image again, but no kernel
+/// reduces over both.
+TEST(SumsOfRows, NormsOfWhatAnImageGaveAreOtherKernels) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 40, 40, 24});
+  const Value norms = sqrt(reduce(x * x, Reduction::sum, {1, 2}, true));
+  const Value mean = reduce(norms, Reduction::sum, {3}, true);
+  graph.output("y", x * (norms / mean) + x);
+  const Graph split = passes::sums_of_rows(graph, 2).value();
+  EXPECT_EQ(reductions_of(split), (std::vector<Axes>{{2}, {1}, {3}}));
+  testing::expect_same_values(graph, split, 1e-5);
+}
+
 TEST(SumsOfRows, OthersStay) {
   const auto stays = [](const Graph& graph, int workers = 2) {
     return print(passes::sums_of_rows(graph, workers).value()) == print(graph);
