@@ -7,6 +7,7 @@
 
 #include "codegen/llvm/contraction_plan.hpp"
 #include "codegen/llvm/nest_plan.hpp"
+#include "cost/touched.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -40,10 +41,12 @@ class Shares {
     share.first = std::clamp<std::int64_t>(share.first, 0, buffer.elements - 1);
     share.last = std::clamp<std::int64_t>(share.last, share.first, buffer.elements - 1);
     share.elements = share.last - share.first + 1;
-    if (access.indirect.empty())
-      share.elements =
-          std::min(share.elements, points_of(access.strides, extents) *
-                                       elements_beside(access.strides, extents, buffer.dtype));
+    if (access.indirect.empty()) {
+      const auto size = static_cast<double>(size_of(buffer.dtype));
+      const double bytes =
+          reached_bytes(access, extents, size, static_cast<double>(buffer.elements));
+      share.elements = std::min(share.elements, static_cast<std::int64_t>(bytes / size));
+    }
     for (Share& known : shares_) {
       if (join(known, share)) return;
     }
@@ -73,28 +76,6 @@ class Shares {
     known.begin = std::min(known.begin, share.begin), known.end = std::max(known.end, share.end);
     known.elements = std::min(known.elements + share.elements, last - first + 1);
     return true;
-  }
-
-  /// Points of the dims along which an access moves.
-  static std::int64_t points_of(const Integers& strides, const Integers& extents) {
-    std::int64_t points = 1;
-    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-      if (strides[dim] != 0) points *= std::max<std::int64_t>(extents[dim], 1);
-    }
-    return points;
-  }
-
-  /// Those that come with each point: elements far apart take a line of the cache each.
-  static std::int64_t elements_beside(const Integers& strides, const Integers& extents,
-                                      DType dtype) {
-    constexpr std::int64_t line_bytes = 64;
-    std::int64_t nearest =
-        std::max<std::int64_t>(line_bytes / static_cast<std::int64_t>(size_of(dtype)), 1);
-    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-      if (strides[dim] != 0 && extents[dim] > 1)
-        nearest = std::min(nearest, std::abs(strides[dim]));
-    }
-    return nearest;
   }
 
   static void set_place(Share& share, std::int64_t offset, const Integers& strides,

@@ -78,30 +78,19 @@ class Touched {
 
   void add(const loop::Access& access, const Integers& extents) {
     if (access.buffer != buffer_) return;
-    constexpr double line = 64;
-    double low = static_cast<double>(access.offset), high = low, points = 1, least = HUGE_VAL;
-    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-      const auto stride = static_cast<double>(access.strides[dim]);
-      const auto extent = static_cast<double>(extents[dim]);
-      if (stride == 0 || extent <= 1) continue;
-      (stride < 0 ? low : high) += stride * (extent - 1);
-      points *= extent;
-      least = std::min(least, std::abs(stride));
-    }
-    double bytes = points * std::clamp(least * size_, size_, std::max(line, size_));
-    if (access.indirect.empty() && least == 1 && points < high - low + 1) {
-      const Rows rows = rows_of(access, extents, static_cast<std::size_t>(size_));
-      bytes = rows.count * lines_of_row(rows) * line;
-    }
-    if (access.indirect.empty()) {
-      bytes = std::min(bytes, (high - low + 1) * size_);
-    } else {
+    if (!access.indirect.empty()) {  // only data tells where
       double all = 1;
       for (const std::int64_t extent : extents) all *= static_cast<double>(extent);
-      bytes = std::max(bytes, std::min(all, elements_) * size_);
-      low = 0, high = elements_;
+      parts_.push_back({0, whole() + size_, std::min(all, elements_) * size_});
+      return;
     }
-    parts_.push_back({low * size_, (high + 1) * size_, bytes});
+    double low = static_cast<double>(access.offset), high = low;
+    for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+      const auto way = static_cast<double>(access.strides[dim] * (extents[dim] - 1));
+      if (extents[dim] > 1) (way < 0 ? low : high) += way;
+    }
+    parts_.push_back(
+        {low * size_, (high + 1) * size_, reached_bytes(access, extents, size_, elements_)});
   }
 
   double sum() {
@@ -148,16 +137,46 @@ Rows rows_of(const loop::Access& access, std::span<const std::int64_t> extents, 
   }
   std::sort(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(used));
   Rows rows{1, bytes, bytes, access.offset * bytes};
+  // Rows of the same distance, how many times there are.
+  std::int64_t distance = 0, alike = 1;
   for (const auto& [step, count] : std::span(steps).first(used)) {
-    if (rows.apart == rows.length && step <= rows.length) {
+    if (distance == 0 && step <= rows.length) {
       rows.length += step * (count - 1);
       rows.apart = rows.length;
+    } else if (distance != 0 && step % distance == 0 && step / distance <= alike) {
+      // Neighbours, which windows share.
+      alike += step / distance * (count - 1);
     } else {
-      if (rows.apart == rows.length) rows.apart = step;
-      rows.count *= static_cast<double>(count);
+      if (distance == 0) rows.apart = step;
+      rows.count *= static_cast<double>(alike);
+      distance = step, alike = count;
     }
   }
+  rows.count *= static_cast<double>(alike);
   return rows;
+}
+
+double reached_bytes(const loop::Access& access, std::span<const std::int64_t> extents, double size,
+                     double elements) {
+  constexpr double line = 64;
+  double low = static_cast<double>(access.offset), high = low, points = 1, least = HUGE_VAL;
+  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+    const auto stride = static_cast<double>(access.strides[dim]);
+    const auto extent = static_cast<double>(extents[dim]);
+    if (stride == 0 || extent <= 1) continue;
+    (stride < 0 ? low : high) += stride * (extent - 1);
+    points *= extent;
+    least = std::min(least, std::abs(stride));
+  }
+  const double all = high - low + 1;
+  double bytes = points * std::clamp(least * size, size, std::max(line, size));
+  if (least == 1) {
+    const Rows rows = rows_of(access, extents, static_cast<std::size_t>(size));
+    // Windows reach beyond the image, where they read nothing.
+    const double inside = std::min(high, elements - 1) - std::max(low, 0.0) + 1;
+    if (rows.apart > rows.length) bytes = rows.count * inside / all * lines_of_row(rows) * line;
+  }
+  return std::min(bytes, all * size);
 }
 
 double lines_of_row(const Rows& rows) {

@@ -16,6 +16,10 @@ double touched_bytes(const loop::Kernel& kernel, std::size_t buffer);
 /// The same of what it loads.
 double loaded_bytes(const loop::Kernel& kernel, std::size_t buffer);
 
+/// The same of one access without indices, of elements of `size` bytes, to a buffer of so many.
+double reached_bytes(const loop::Access& access, std::span<const std::int64_t> extents, double size,
+                     double elements);
+
 /// The places that an access reaches, as rows without holes.
 struct Rows {
   double count = 1;

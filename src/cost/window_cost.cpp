@@ -1,4 +1,6 @@
 // The work of windows: tiles of neighbouring columns whose sums stay in registers.
+#include <numeric>
+
 #include "cost/nest_view.hpp"
 
 namespace rlx::cost {
@@ -210,9 +212,12 @@ class WindowCost : public NestView {
     const auto stride = [&](const loop::Access& access, int dim) {
       return std::abs(access.strides[static_cast<std::size_t>(dim)]);
     };
+    const auto element_of = [&](const loop::Access& access) {
+      return static_cast<double>(size_of(buffers_[static_cast<std::size_t>(access.buffer)].dtype));
+    };
     const auto bytes_of = [&](const loop::Access& access) {
-      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
-      return static_cast<double>(buffer.elements) * static_cast<double>(size_of(buffer.dtype));
+      return static_cast<double>(buffers_[static_cast<std::size_t>(access.buffer)].elements) *
+             element_of(access);
     };
     // So do the weights.
     double weights = 0;
@@ -227,14 +232,21 @@ class WindowCost : public NestView {
     }
     for (const loop::Access& access : nest_.accesses) {
       if (stride(access, column) == 0 || stride(access, plan_.rank() - 1) == 0) continue;
-      const loop::Buffer& buffer = buffers_[static_cast<std::size_t>(access.buffer)];
-      const double element = static_cast<double>(size_of(buffer.dtype));
-      const double row = extent(column) * static_cast<double>(stride(access, column)) * element;
+      // Bytes from place to place of a row, and those of them that the lanes read: of a
+      // concatenation's pixels some channels.
+      const double apart =
+          static_cast<double>(std::gcd(stride(access, column), stride(access, plan_.rank() - 1))) *
+          element_of(access);
+      const double lanes = extent(plan_.vector_dim) *
+                           static_cast<double>(stride(access, plan_.vector_dim)) *
+                           element_of(access);
+      const double place = std::min(std::max(lanes, element_of(access)), apart);
+      const double row = extent(column) * static_cast<double>(stride(access, column)) *
+                         element_of(access) * place / apart;
       const bool kept = rows * row + weights < 0.75 * static_cast<double>(model_.cache_bytes[0]);
-      const double whole = bytes_of(access);
+      const double whole = bytes_of(access) * place / apart;
       // Of a row what a tile reads, and its neighbours read again.
-      const double reached = places_of(access, tile, column) * extent(plan_.rank() - 1) *
-                             static_cast<double>(stride(access, plan_.rank() - 1)) * element;
+      const double reached = places_of(access, tile, column) * extent(plan_.rank() - 1) * place;
       const bool tiles_kept =
           rows * reached + weights < 0.75 * static_cast<double>(model_.cache_bytes[0]);
       const double tiles = extent(column) / tile.columns;
@@ -245,16 +257,15 @@ class WindowCost : public NestView {
       const double moved =
           kept ? whole : std::max(whole, windows / extent(column) * rows * row * again);
       // Places of a row that lie far apart are lines that nothing fetches ahead.
-      const double apart = static_cast<double>(stride(access, plan_.rank() - 1)) * element;
-      starts_ += moved / line_bytes * lone_line * std::min(1.0, apart / widest_stride);
+      starts_ += moved / line_bytes * lone_line * std::min(1.0, place / widest_row);
       streamed_ += panel_time[1] * (moved - whole);
     }
   }
 
   double compute_ = 0, overhead_ = 0;
-  /// ns for a line from L2 that was not fetched ahead, beside its neighbours; and bytes from one
-  /// place to the next of which no prefetcher keeps track any more.
-  static constexpr double lone_line = 0.45, widest_stride = 2048, line_bytes = 64;
+  /// ns for a line from L2 that was not fetched ahead, beside its neighbours; and bytes of a place,
+  /// from one of whose lines to that of the next place no prefetcher keeps track any more.
+  static constexpr double lone_line = 0.45, widest_row = 2048, line_bytes = 64;
   double streamed_ = 0;  ///< bytes that come from L2 again
   double starts_ = 0;
 };

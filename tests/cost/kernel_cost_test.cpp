@@ -341,15 +341,17 @@ TEST(KernelCost, MaximaOfFewColumnsWaitLongerThanSums) {
   EXPECT_GT(ns_of_columns(ReduceKind::max, 10), 1.5 * ns_of_columns(ReduceKind::sum, 10));
 }
 
-/// A depthwise window over an image of so many channels, with a curve behind its sums or none.
+/// A depthwise window over an image of so many channels, with a curve behind its sums or none;
+/// pixels lie `apart` elements apart, or side by side.
 loop::Kernel window_kernel(std::int64_t channels, std::int64_t size, std::int64_t taps,
-                           bool sigmoids) {
-  const std::int64_t in_row = (size + taps - 1) * channels;
+                           bool sigmoids, std::int64_t apart = 0) {
+  apart = std::max(apart, channels);
+  const std::int64_t in_row = (size + taps - 1) * apart;
   testing::NestBuilder nest({size, size, channels, taps, taps});
   const int in = nest.buffer(f32, (size + taps - 1) * in_row),
             weights = nest.buffer(f32, taps * taps * channels),
             out = nest.buffer(f32, size * size * channels);
-  const ScalarId x = nest.load(in, {in_row, channels, 1, in_row, channels});
+  const ScalarId x = nest.load(in, {in_row, apart, 1, in_row, apart});
   const ScalarId w = nest.load(weights, {0, 0, 1, taps * channels, channels});
   ScalarId y = nest.reduce(ReduceKind::sum, nest.binary(ScalarOp::mul, x, w));
   if (sigmoids) y = nest.unary(ScalarOp::reciprocal, nest.unary(ScalarOp::exp, y));
@@ -372,6 +374,28 @@ TEST(KernelCost, WindowsReadAgainWhatL1DoesNotHold) {
   EXPECT_LE(again(192, 20, 5), 2 * 25);
   // Lines a quarter of a page apart fall into the same sets: weights and halos for every tile.
   EXPECT_GE(again(256, 20, 5), 20 * (25 + 5 * 24));
+}
+
+TEST(KernelCost, WindowsOverSomeChannelsOfAConcatenationReadThoseAlone) {
+  const MachineModel model = model_of_rapids(true);
+  const auto work = [&](std::int64_t apart) {
+    return work_of(window_kernel(224, 7, 3, false, apart), {}, model);
+  };
+  const KernelWork alone = work(0), part = work(1440);
+  EXPECT_EQ(part.streamed[1], alone.streamed[1]);
+  EXPECT_LE(part.starts, 1.1 * alone.starts);
+}
+
+/// Planes that are added are no halo of each other.
+TEST(KernelCost, SumsOfTwoPlanesReadEachPlaneOnce) {
+  constexpr std::int64_t pixels = 56 * 56, channels = 64, plane = pixels * channels;
+  testing::NestBuilder nest({pixels, channels, 2});
+  const int in = nest.buffer(f32, 2 * plane), out = nest.buffer(f32, plane);
+  const ScalarId x = nest.load(in, {channels, 1, plane});
+  nest.store(out, nest.reduce(ReduceKind::sum, x), {channels, 1, 0});
+  const KernelWork work = work_of(nest.kernel(2), {}, model_of_rapids(true));
+  EXPECT_EQ(work.streamed[1], 0);
+  EXPECT_LE(work.starts, 2 * plane * 4 / 64);
 }
 
 TEST(KernelCost, DivisionsBehindAWindowShowBesideItsSums) {

@@ -72,6 +72,24 @@ TEST(Shares, windows_reach_over_though_they_are_higher_than_the_image) {
   }
 }
 
+TEST(Shares, windows_touch_the_channels_that_they_read) {
+  const auto elements = [](std::int64_t all) {
+    Graph graph;
+    const Value image = graph.input("x", f32, {1, 40, 32, all});
+    const Value part = slice(image, {0, 0, 0, 0}, {1, 40, 32, 48});
+    const Value made = conv(transpose(part, {0, 3, 1, 2}), graph.param("w", f32, {48, 1, 3, 3}),
+                            {.pad_low = {1, 1}, .pad_high = {1, 1}, .groups = 48});
+    graph.output("y", transpose(made, {0, 2, 3, 1}));
+    graph = passes::canonicalise(std::move(graph)).value();
+    graph = passes::simplify(passes::channels_last(graph).value()).value();
+    const std::vector<Share> shares = shares_of(passes::drop_dead(std::move(graph)).value());
+    const Share* read = find(shares, false);
+    return read ? static_cast<double>(read->elements) : 0;
+  };
+  EXPECT_EQ(elements(48), 40 * 32 * 48);
+  EXPECT_NEAR(elements(480), 40 * 32 * 48, 40 * 48);
+}
+
 TEST(Shares, what_rows_have_in_common_everybody_reads) {
   Graph graph;
   const Value x = graph.input("x", f32, {64, 300}), row = graph.input("row", f32, {300});

@@ -49,6 +49,23 @@ TEST(Touched, PlacesOfSeveralAccessesCountOnce) {
   EXPECT_EQ(touched_bytes(kernel, 1), 64 * 4);
 }
 
+/// Taps share pixels, and reach beyond an image that is part of a concatenation.
+TEST(Touched, WindowsTouchTheChannelsThatTheyRead) {
+  constexpr std::int64_t size = 14, channels = 192, all = 1088;
+  loop::Nest nest;
+  nest.extents = {size, size, channels, 3, 3};
+  nest.parallel_dims = 3;
+  nest.accesses = {{0, 512 - (size + 1) * all, {size * all, all, 1, size * all, all}, {}, {}, 0}};
+  nest.accesses[0].guards = {{-1, size, {1, 0, 0, 1, 0}}, {-1, size, {0, 1, 0, 0, 1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32},
+                {.op = ScalarOp::reduce, .dtype = f32, .a = 0}};
+  nest.stores = {{{1, 0, {size * channels, channels, 1, 0, 0}, {}, {}, 0}, 1}};
+  const loop::Kernel kernel{{{f32, size * size * all, false}, {f32, size * size * channels, true}},
+                            std::move(nest)};
+  EXPECT_NEAR(touched_bytes(kernel, 0), size * size * channels * 4, size * channels * 4);
+  EXPECT_EQ(touched_bytes(kernel, 1), size * size * channels * 4);
+}
+
 /// What strips read of one buffer in two stages counts once; of local buffers nobody asks.
 TEST(Touched, StripsTouchWhatTheirStagesDo) {
   const auto nest = [](std::int32_t in, std::int32_t out, std::int64_t from, std::int64_t step) {
