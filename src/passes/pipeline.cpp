@@ -4,6 +4,7 @@
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
 #include "passes/sub_pixel.hpp"
+#include "passes/sums_of_convolutions.hpp"
 #include "passes/wide_groups.hpp"
 
 namespace rlx::passes {
@@ -39,6 +40,7 @@ std::span<const Pass> all_passes() {
                                 {"sub_pixel", sub_pixel},
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
+                                {"sums_of_convolutions", sums_of_convolutions},
                                 {"wide_groups", wide_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},

@@ -5,6 +5,7 @@
 
 #include "graph/weight_only.hpp"
 #include "passes/rewriter.hpp"
+#include "passes/unit_matrix.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::passes {
@@ -16,13 +17,6 @@ std::int64_t shared_by(std::int64_t groups, std::int64_t in, std::int64_t out, s
   for (std::int64_t count = 2; count * out <= lanes && count * in <= lanes; ++count)
     if (groups % count == 0) most = count;
   return most;
-}
-
-Tensor unit_matrix(std::int64_t n) {
-  Tensor unit(f32, {n, n});
-  auto* const data = reinterpret_cast<float*>(unit.mutable_data());
-  for (std::int64_t i = 0; i < n * n; ++i) data[i] = i % (n + 1) == 0 ? 1.0F : 0.0F;
-  return unit;
 }
 
 // w [G * count * o, i, ...] -> [G, count, o, 1, i, ...] * unit [1, count, 1, count, 1, ...]

@@ -15,6 +15,7 @@
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
 #include "passes/sub_pixel.hpp"
+#include "passes/sums_of_convolutions.hpp"
 #include "passes/sums_of_rows.hpp"
 #include "passes/wide_groups.hpp"
 #include "passes/wide_halves.hpp"
@@ -232,6 +233,9 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::sub_pixel(std::move(result)));
   RLX_ASSIGN(result, passes::integer_products(std::move(result)));
   RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
+  if (reorders()) {
+    RLX_ASSIGN(result, passes::sums_of_convolutions(std::move(result)));
+  }
   if (reorders() && backend.model()) {
     RLX_ASSIGN(result, passes::wide_groups(std::move(result), backend.model()->machine.lanes(4)));
   }
