@@ -5,7 +5,7 @@
 #include "passes/passes.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
-#include "passes/wide_groups.hpp"
+#include "passes/thin_groups.hpp"
 
 namespace rlx::passes {
 
@@ -28,8 +28,8 @@ std::span<const Pass> all_passes() {
   static constexpr auto few_channels_last = [](Graph graph) {
     return few_channels(std::move(graph), last_of);
   };
-  static constexpr auto wide_groups_of_16 = [](Graph graph) {
-    return wide_groups(std::move(graph), 16);
+  static constexpr auto thin_groups_of_16 = [](Graph graph) {
+    return thin_groups(std::move(graph), 16);
   };
   static const Pass passes[] = {{"specialise", specialise_nothing},
                                 {"loop_forms", loop_forms},
@@ -41,7 +41,7 @@ std::span<const Pass> all_passes() {
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"sums_of_convolutions", sums_of_convolutions},
-                                {"wide_groups", wide_groups_of_16},
+                                {"thin_groups", thin_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},
                                 {"unflatten_products", unflatten_products},

@@ -17,7 +17,7 @@
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
 #include "passes/sums_of_rows.hpp"
-#include "passes/wide_groups.hpp"
+#include "passes/thin_groups.hpp"
 #include "passes/wide_halves.hpp"
 #include "plan/regions.hpp"
 #include "rlx/ops.hpp"
@@ -237,7 +237,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
     RLX_ASSIGN(result, passes::sums_of_convolutions(std::move(result)));
   }
   if (reorders() && backend.model()) {
-    RLX_ASSIGN(result, passes::wide_groups(std::move(result), backend.model()->machine.lanes(4)));
+    RLX_ASSIGN(result, passes::thin_groups(std::move(result), backend.model()->machine.lanes(4)));
   }
   RLX_ASSIGN(result, passes::channels_last(result));
   RLX_ASSIGN(result, passes::known_gathers(std::move(result)));

@@ -1,5 +1,5 @@
-// Thin groups of convolutions, side by side in wider ones.
-#include "passes/wide_groups.hpp"
+// Thin groups of convolutions: side by side in wider ones, or one channel of each at a time.
+#include "passes/thin_groups.hpp"
 
 #include <vector>
 
@@ -33,9 +33,36 @@ Value widened(Value w, std::int64_t groups, std::int64_t count) {
   return reshape(reshape(w, split) * reshape(w.graph().constant(unit_matrix(count)), unit), joined);
 }
 
+// Of groups with one channel in and `count` out: the first results of all groups, the second ones
+// and so on, each by a depthwise convolution; then in the groups' order.
+Value by_depth(const op::Conv& conv, Value x, Value w, std::int64_t count) {
+  const Dims taps = w.type().dims();
+  Shape by_group{conv.groups, count}, one{conv.groups, 1};
+  for (std::size_t i = 2; i < taps.size(); ++i) {
+    by_group.emplace_back(taps[i]);
+    one.emplace_back(taps[i]);
+  }
+  const Value all = reshape(w, by_group);
+  Values parts;
+  for (std::int64_t k = 0; k < count; ++k) {
+    Axes starts(taps.size(), 0), limits = all.type().dims();
+    starts[1] = k, limits[1] = k + 1;
+    parts.push_back(w.graph().add_one(conv, {x, reshape(slice(all, starts, limits), one)}));
+  }
+  const Dims made = parts[0].type().dims();
+  Shape apart{made[0], count, conv.groups}, together{made[0], conv.groups * count};
+  Axes order{0, 2, 1};
+  for (std::size_t i = 2; i < made.size(); ++i) {
+    apart.emplace_back(made[i]);
+    together.emplace_back(made[i]);
+    order.push_back(static_cast<std::int64_t>(i) + 1);
+  }
+  return reshape(transpose(reshape(concat(parts, 1), apart), order), together);
+}
+
 }  // namespace
 
-Result<Graph> wide_groups(Graph graph, std::int64_t lanes) {
+Result<Graph> thin_groups(Graph graph, std::int64_t lanes) {
   const auto has_groups = [](const Node& node) {
     const auto* const conv = node.op.as<op::Conv>();
     return conv && conv->groups > 1;
@@ -51,6 +78,10 @@ Result<Graph> wide_groups(Graph graph, std::int64_t lanes) {
     const Values inputs = rewriter.values_of(node);
     const std::int64_t in = inputs[1].shape()[1].value();
     const std::int64_t out = inputs[1].shape()[0].value() / conv->groups;
+    if (in == 1 && out > 1 && 4 * out <= lanes && conv->groups >= lanes) {
+      rewriter.replace(index, Values{by_depth(*conv, inputs[0], inputs[1], out)});
+      return true;
+    }
     const std::int64_t count = shared_by(conv->groups, in, out, lanes);
     if ((in == 1 && out == 1) || count == 1) return false;
     op::Conv wide = *conv;

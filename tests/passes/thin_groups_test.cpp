@@ -1,5 +1,5 @@
 // Thin groups of convolutions share wider ones.
-#include "passes/wide_groups.hpp"
+#include "passes/thin_groups.hpp"
 
 #include <gtest/gtest.h>
 
@@ -30,29 +30,42 @@ std::int64_t groups_of(const Graph& graph) {
 
 /// Groups after the pass, whose values are checked to be the same to the last bit.
 std::int64_t groups_after(const Graph& graph, std::int64_t lanes) {
-  const Graph made = passes::wide_groups(graph, lanes).value();
+  const Graph made = passes::thin_groups(graph, lanes).value();
   testing::expect_same_values(graph, made, 0);
   return groups_of(made);
 }
 
-TEST(WideGroups, FillARegister) {
+TEST(ThinGroups, FillARegister) {
   EXPECT_EQ(groups_after(grouped(32, 4, 4), 16), 8);
   EXPECT_EQ(groups_after(grouped(32, 4, 4), 8), 16);
   EXPECT_EQ(groups_after(grouped(6, 8, 8), 16), 3);
   EXPECT_EQ(groups_after(grouped(3, 5, 2), 16), 1);
   EXPECT_EQ(groups_after(grouped(5, 4, 4), 16), 5);  // 5 has no divisor up to 4
-  EXPECT_EQ(groups_after(grouped(16, 1, 2), 16), 2);
+  EXPECT_EQ(groups_after(grouped(8, 1, 2), 16), 1);
+  EXPECT_EQ(groups_after(grouped(16, 1, 8), 16), 8);
   EXPECT_EQ(groups_after(grouped(16, 1, 3), 8), 8);
 }
 
-TEST(WideGroups, LeaveWideAndDepthwiseOnesAndUnknownWeights) {
+TEST(ThinGroups, OfOneChannelAreDepthwiseForEachOfTheirResults) {
+  for (const std::int64_t results : {2, 3, 4}) {
+    const Graph graph = grouped(16, 1, results);
+    const Graph made = passes::thin_groups(graph, 16).value();
+    testing::expect_same_values(graph, made, 0);
+    EXPECT_EQ(groups_of(made), 16);
+    EXPECT_EQ(testing::count<op::Conv>(made), results);
+  }
+  EXPECT_EQ(groups_after(grouped(16, 1, 4), 8), 8) << "half a register of eight";
+  EXPECT_EQ(groups_after(grouped(12, 1, 2), 16), 2) << "no register full of groups";
+}
+
+TEST(ThinGroups, LeaveWideAndDepthwiseOnesAndUnknownWeights) {
   EXPECT_EQ(groups_after(grouped(4, 16, 16), 16), 4);
   EXPECT_EQ(groups_after(grouped(4, 9, 4), 16), 4);
   EXPECT_EQ(groups_after(grouped(16, 1, 1), 16), 16);
   EXPECT_EQ(groups_after(grouped(8, 4, 4, false), 16), 8);
 }
 
-TEST(WideGroups, ProgramsComputeTheSame) {
+TEST(ThinGroups, ProgramsComputeTheSame) {
   const Graph graph = grouped(8, 4, 4);
   const std::vector<Tensor> inputs = testing::noise_inputs(graph);
   const Tensor wanted = evaluate_graph(graph, inputs).value()[0];
