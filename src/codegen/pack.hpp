@@ -1,6 +1,6 @@
 // Packed layout of a contraction's B: [batch][panel][k / group][panel_width][group], the last panel
-// and the last group of a run filled with zeros. The layout depends on N, the element type and the
-// ISA alone, so that all plans share it.
+// and the last group of a run filled with zeros. The layout depends on N, K, the element type, the
+// target and whether there are many rows of A.
 #pragma once
 
 #include <cstddef>
@@ -50,10 +50,15 @@ struct PackedLayout {
   bool operator==(const PackedLayout&) const = default;
 };
 
-/// The layout of a B of k x n elements; only panel_width was chosen, from n, dtype and target.isa.
+/// Two panels of so many bytes stay in L2 of cores that multiply tiles; others have half of it.
+inline constexpr std::int64_t most_bytes_of_walked_panel = 640 * 1024;
+
+/// The layout of a B of k x n elements for that many rows of A, known or 1; only panel_width was
+/// chosen. Rows of more than one block walk over a panel again and again: where cores have been
+/// measured (those that multiply tiles), deep ones are narrow, so that L2 holds two of them.
 /// Groups of k are the caller's to choose.
-PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype,
-                                  const Target& target);
+PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype, const Target& target,
+                                  std::int64_t rows = 1);
 
 /// Bytes of `batches` packed matrices.
 std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches);

@@ -29,7 +29,9 @@ loop::Kernel product_kernel(const ProductShape& s, DType a, DType b, bool packed
   if (packed) {
     codegen::Target target;
     target.isa = model.machine.isa;
-    codegen::PackedLayout layout = codegen::choose_packed_layout(s.columns, s.depth, b, target);
+    if (model.machine.bf16_tiles) target.features = "+avx512bf16,+amx-bf16";
+    codegen::PackedLayout layout =
+        codegen::choose_packed_layout(s.columns, s.depth, b, target, s.rows);
     const bool quads = is_integer(a) && model.machine.vnni;
     const bool pairs = is_integer(a) || (a == bf16 && b == bf16 && model.machine.bf16_dot);
     layout.group = quads ? 4 : pairs ? 2 : 1;

@@ -168,8 +168,8 @@ void PlanBuilder::set_b(ValueId value, const Operand& b, loop::Contraction& c,
   }
   WeightPlan weight{.view = b.view, .dtype = b.dtype, .packed = true};
   if (const DType from = graph_.type(b.view.base).dtype; from != b.dtype) weight.from = from;
-  weight.layout =
-      codegen::choose_packed_layout(c.n, element_count(c.k_extents), b.dtype, options_.target);
+  weight.layout = codegen::choose_packed_layout(c.n, element_count(c.k_extents), b.dtype,
+                                                options_.target, element_count(c.m_extents));
   weight.layout.group = k_group(c, a_dtype, b.dtype);
   weight.layout.inner = c.k_extents.empty() ? 1 : c.k_extents.back();
   c.k_group = static_cast<std::int32_t>(weight.layout.group);

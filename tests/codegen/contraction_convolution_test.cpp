@@ -314,6 +314,23 @@ TEST(ContractionConvolution, pairs_of_bf16) { check_groups(false, 2e-4); }
 
 TEST(ContractionConvolution, quads_of_bytes_are_exact) { check_groups(true, 0); }
 
+/// Taps outside of the image ask for nothing, and whoever asks computes the same.
+TEST(ContractionConvolution, windows_ask_for_a_panel_ahead_where_cores_have_tiles) {
+  const Convolution shape{.height = 9, .width = 9, .channels = 64, .filters = 128, .padding = 1};
+  const auto blocks_that_ask = [&](const Target& target) {
+    const loop::Kernel kernel = convolution(shape, target);
+    return plan_contraction(std::get<loop::Contraction>(kernel.body), f32, f32,
+                            PlanMachine(machine_of(target)))
+        .asking_blocks;
+  };
+  for (const Target& target : host_targets())
+    expect_as_interpreted(convolution(shape, target), target, 1e-4, 3);
+  const std::string vectors = "+avx512vnni,+avx512bf16";
+  EXPECT_EQ(blocks_that_ask({Isa::avx512, "sapphirerapids", vectors}), 0);
+  // Of fourteen blocks of rows the first twelve.
+  EXPECT_EQ(blocks_that_ask({Isa::avx512, "sapphirerapids", vectors + ",+amx-tile,+amx-bf16"}), 12);
+}
+
 /// Windows with padding are tiles, too: their lines are copied, with zeros around them.
 TEST(ContractionConvolution, windows_of_groups_are_multiplied_in_tiles) {
   const Target tiles{Isa::avx512, "sapphirerapids",

@@ -351,6 +351,17 @@ TEST(Pack, panels_suit_the_columns) {
   EXPECT_EQ(width(96), 48);
   EXPECT_EQ(width(1024), 64);
   EXPECT_EQ(choose_packed_layout(1000, 1, f32, Target{}).panel_width, 16);
+  // Deep panels that several blocks of rows walk over are narrow where cores have tiles.
+  const Target tiles{Isa::avx512, "", "+avx512bf16,+amx-tile,+amx-bf16"};
+  const auto of_rows = [](std::int64_t rows, std::int64_t k, const Target& target) {
+    return choose_packed_layout(1024, k, f32, target, rows).panel_width;
+  };
+  EXPECT_EQ(of_rows(49, 2304, tiles), 64);
+  EXPECT_EQ(of_rows(49, 4608, tiles), 32);
+  EXPECT_EQ(of_rows(16, 9216, tiles), 16);
+  EXPECT_EQ(of_rows(6, 9216, tiles), 64);
+  EXPECT_EQ(of_rows(49, 9216, wide), 64);
+  EXPECT_EQ(choose_packed_layout(1024, 9216, bf16, tiles, 49).panel_width, 64);
 }
 
 }  // namespace

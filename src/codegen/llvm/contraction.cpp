@@ -272,7 +272,7 @@ class ContractionEmitter {
 
   /// Where the row block's part of the next panel begins. Later blocks ask for what is there.
   Value* asked_from(Value* columns, Value* block) {
-    Value* number = builder_.CreateSub(block, first_block_);
+    Value* number = plan_.whole_rows ? builder_.CreateSub(block, first_block_) : block;
     const std::int64_t part = plan_.panel_steps * plan_.asked_bytes;
     Value* offset = builder_.CreateAdd(builder_.CreateMul(number, builder_.getInt64(part)),
                                        builder_.getInt64(context_.packed_panel_bytes()));

@@ -233,6 +233,7 @@ class RowBlock {
     const bool one_pointer = !row_addresses_;
     if (taps == 1 && !guarded) {
       if (scaled) load_scales(nullptr);
+      ahead_ = asks_ ? part_.argument(7) : nullptr;
       return emit_run(k.back(), one_pointer ? row_pointers_ : pointers_of(row_addresses_), nullptr,
                       part_.argument(1), zeros);
     }
@@ -244,6 +245,10 @@ class RowBlock {
           const Values at =
               emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
           Value* columns = bytes_at(part_.argument(1), at[1]);
+          if (asks_) {
+            const std::int64_t part = k.back().extent / plan_.unit * plan_.asked_bytes;
+            ahead_ = bytes_at(part_.argument(7), builder_.CreateMul(tap, builder_.getInt64(part)));
+          }
           if (scaled) load_scales(at[2]);
           if (guarded) return emit_guarded_tap(k.back(), columns, at, sums);
           if (!one_pointer) return emit_run(k.back(), pointers, at[0], columns, sums);
@@ -385,7 +390,7 @@ class RowBlock {
                 u, plan_.unit, sums);
     }
     if (ahead) {
-      ahead->addIncoming(part_.argument(7), before);
+      ahead->addIncoming(ahead_, before);
       ahead->addIncoming(emit_asking(emitter_, ahead, unroll_ * plan_.asked_bytes), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
@@ -468,6 +473,7 @@ class RowBlock {
   Value* row_addresses_ = nullptr;  ///< <rows x i64>, where one pointer does not serve
   Values row_guards_;               ///< <rows x i64> for each guard
   Value* address_slot_ = nullptr;
+  Value* ahead_ = nullptr;   ///< what the run that is being emitted asks for
   bool holds_back_ = false;  ///< loads of a step come after the sums of the one before
   Integers row_distances_;   ///< bytes from the one pointer, where there is only one
 };

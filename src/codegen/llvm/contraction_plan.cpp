@@ -279,17 +279,22 @@ bool copies_panels(DType b_dtype, const PlanMachine& machine, const ContractionP
 
 /// Matrices that no core's cache holds come from memory, and the first row block of a panel would
 /// wait for all of it while the others read it out of L2: so each asks for a part of the next one.
-void plan_asking(DType b_dtype, ContractionPlan& plan) {
-  constexpr std::int64_t least_bytes = 256 * 1024, most_blocks = 12;
-  constexpr std::int64_t most_panel_bytes = 320 * 1024;  // two of them stay in L2
+void plan_asking(DType b_dtype, const PlanMachine& machine, ContractionPlan& plan) {
+  constexpr std::int64_t least_bytes = 256 * 1024, most_blocks = 12, least_run = 32;
+  const bool has_tiles = machine.bf16_tiles || machine.byte_tiles;
+  const std::int64_t most_panel_bytes = most_bytes_of_walked_panel / (has_tiles ? 1 : 2);
   const auto element = static_cast<std::int64_t>(size_of(b_dtype));
-  const bool one_run = plan.k.size() == 1 && plan.guards.empty() && plan.line.segments == 0;
-  if (plan.column_source != ColumnSource::packed || !one_run || plan.rows_outermost ||
-      plan.column_blocks == 1 || plan.panel_width != plan.block_columns || plan.rows == 1 ||
+  const bool one_run = plan.k.size() == 1 && plan.guards.empty();
+  // Taps of a window were measured on cores with tiles.
+  const bool long_runs =
+      has_tiles && plan.tile_steps == 0 && plan.k.back().extent >= least_run * plan.unit;
+  if (plan.column_source != ColumnSource::packed || plan.line.segments > 0 ||
+      !(one_run || long_runs) || plan.rows_outermost || plan.column_blocks == 1 ||
+      plan.panel_width != plan.block_columns || plan.rows == 1 ||
       plan.columns * plan.depth * element < least_bytes ||
       plan.panel_width * plan.packed_depth * element > most_panel_bytes)
     return;
-  plan.asking_blocks = std::min(plan.group_blocks, most_blocks);
+  plan.asking_blocks = std::min(plan.whole_rows ? plan.group_blocks : plan.row_blocks, most_blocks);
   const std::int64_t step_bytes = plan.panel_width * plan.unit * element;
   plan.asked_bytes = (step_bytes + plan.asking_blocks - 1) / plan.asking_blocks;
 }
@@ -386,7 +391,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
     plan.column_source = ColumnSource::scratch;
   }
   plan_items(contraction, a_dtype, b_dtype, machine, plan);
-  plan_asking(b_dtype, plan);
+  plan_asking(b_dtype, machine, plan);
   plan.asks_for_results = asks_for_results(contraction, plan, machine);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);
