@@ -23,7 +23,9 @@ class ContractionCost {
   void add_to(KernelWork& work) {
     work.items = items();
     if (plan_.work_items == 0) return;
-    add_shares(work.shares, contraction_, plan_, buffers_);
+    codegen::ContractionPlan shared_out = plan_;
+    shared_out.whole_rows |= chain_ != nullptr;
+    add_shares(work.shares, contraction_, shared_out, buffers_);
     add_lines(work);
     if (codegen::is_dots(contraction_, plan_, a_dtype_, b_dtype_)) return add_dots(work);
     const double batches = d(plan_.batches), column_blocks = d(plan_.column_blocks);

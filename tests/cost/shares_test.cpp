@@ -90,6 +90,24 @@ TEST(Shares, windows_touch_the_channels_that_they_read) {
   EXPECT_NEAR(elements(480), 40 * 32 * 48, 40 * 48);
 }
 
+/// Whatever the last product would do alone.
+TEST(Shares, workers_share_the_rows_of_a_chain) {
+  Graph graph;
+  const Value q = graph.input("q", f32, {64, 48}), k = graph.input("k", f32, {48, 32});
+  graph.output("y", matmul(softmax(matmul(q, k), {.axis = 1}), graph.input("v", f32, {32, 640})));
+  graph = passes::lower(std::move(graph), [](const Graph&, const Node&) { return false; }).value();
+  graph = passes::simplify(passes::canonicalise(std::move(graph)).value()).value();
+  plan::BuildOptions options;
+  options.target = zen5_target;
+  options.model = model_of_zen5();
+  const plan::Plan plan = plan::build_plan(plan::flatten(graph).value(), options).value();
+  ASSERT_TRUE(std::holds_alternative<loop::Chain>(plan.kernels.at(0).body));
+  const KernelWork work = work_of(plan.kernels[0], {}, options.model);
+  const Share* const written = find(work.shares, true);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written->kind, Share::Kind::in_order);
+}
+
 TEST(Shares, what_rows_have_in_common_everybody_reads) {
   Graph graph;
   const Value x = graph.input("x", f32, {64, 300}), row = graph.input("row", f32, {300});
