@@ -146,7 +146,7 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.75, 0.9},
                             .crowded_line = 3.1,
                             .turned_line = {0, 0.42, 0.6, 0}};
 
-/// Cores with AMX: fitted by bench/cost_fit, 2026-11-26.
+/// Cores with AMX: fitted by bench/cost_fit, 2026-11-26 and 27.
 constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.82, 1.06},
                                 .writes = {1, 1.18, 0.919, 1.96},
                                 .room = {0.9, 0.675, 0.906},
@@ -159,7 +159,7 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.82, 1.06},
                                 .window = 1.02,
                                 .window_end = 1,
                                 .far_beside = 0.0565,
-                                .vector_start = 0.119,
+                                .vector_start = 0.161,
                                 .fetched = 0.978,
                                 .taken = 0.721,
                                 .crossing_beside = 0.325,
@@ -198,7 +198,7 @@ constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.82, 1.06},
                                 .streams = 4.39,
                                 .further_line = {0, 0.0648, 0, 0},
                                 .far_row = {0, 0.18, 0, 0},
-                                .store_with_gap = {0, 0.063, 0.738, 0},
+                                .store_with_gap = {0, 0.063, 1.34, 0},
                                 .lone_line = {0, 0.587, 1.2, 3},
                                 .turned_line = {0, 0, 0.529, 0},
                                 .crowded_store = 6.67};
@@ -300,7 +300,7 @@ void set_rapids(MachineModel& model) {
   model.recurrent_step = 39.9;
   model.narrow_ns = 1.05;
   model.gather_lane_ns = 0.1;
-  model.first_bytes = {0, 3, 44, 202};
+  model.first_bytes = {0, 3, 24.1, 202};
   model.code_line = {0, 0.309, 0.359, 0.993};
   model.barrier = 140;
   model.team = 528;

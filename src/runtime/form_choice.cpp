@@ -211,7 +211,7 @@ FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
       whole ? others(asked, layers, chosen) : std::vector<Choice>();
   Result<double> least = candidates.empty() ? Result<double>(0.0) : whole(chosen);
   for (const Choice& candidate : candidates) {
-    constexpr double small_gain = 1.02;  // is none
+    constexpr double small_gain = 1.05;  // is none: predictions differ by as much
     Result<double> ns = whole(candidate);
     if (!ns.ok() || (least.ok() && *ns * small_gain > *least)) continue;
     chosen = candidate;
