@@ -120,8 +120,7 @@ Status WeightJobs::run(ThreadPool& pool) {
   std::map<const std::byte*, std::atomic<std::int64_t>> left;
   for (const Job& job : jobs_)
     for (const Tensor& source : job.sources) ++left[source.data()];
-  pool.parallel_for(std::ssize(jobs_), 1, [&](std::int64_t at, std::int64_t) {
-    Job& job = jobs_[static_cast<std::size_t>(at)];
+  const auto make_one = [&](Job& job) {
     if (job.piece) {
       make(*job.piece);
     } else {
@@ -130,7 +129,19 @@ Status WeightJobs::run(ThreadPool& pool) {
     for (const Tensor& source : job.sources)
       if (--left.find(source.data())->second == 0 && !read_.contains(source.data()))
         forget_pages(source);
-  });
+  };
+  // A sleeping thread takes as long to wake as so many bytes to make, longer on a busy host.
+  constexpr std::int64_t worth_waking = 256 * 1024;
+  std::int64_t bytes = 0;
+  for (const Derived& from : derived_) bytes += from.bytes;
+  for (const WeightPiece& piece : pieces_) bytes += piece.source.bytes();
+  if (bytes < worth_waking) {
+    for (Job& job : jobs_) make_one(job);
+  } else {
+    pool.parallel_for(std::ssize(jobs_), 1, [&](std::int64_t at, std::int64_t) {
+      make_one(jobs_[static_cast<std::size_t>(at)]);
+    });
+  }
   for (Job& job : jobs_) RLX_TRY(std::move(job.outcome));
   return {};
 }
