@@ -119,6 +119,7 @@ Status read_model(const Json& json, MachineModel& model) {
     model.ghz = likely;
     read_from(json)("clock_ghz", model.ghz);
   }
+  if (!status.ok()) return status;
   const auto ops = json.find("ops_ns");
   if (ops == json.end() || !ops->is_object()) return bad_input("the figures of ops are missing");
   for_ops(model, read_from(*ops));

@@ -23,6 +23,7 @@ class ContractionCost {
   void add_to(KernelWork& work) {
     work.items = items();
     if (plan_.work_items == 0) return;
+    // Whatever a stage would do alone: a chain's workers share rows.
     codegen::ContractionPlan shared_out = plan_;
     shared_out.whole_rows |= chain_ != nullptr;
     add_shares(work.shares, contraction_, shared_out, buffers_);

@@ -40,7 +40,7 @@ class Sums {
   explicit Sums(const Graph& graph)
       : graph_(graph), pattern_(graph), weight_only_(weight_only_nodes(graph)) {}
 
-  /// Is the node a sum that is no part of a larger one, of at least one convolution?
+  /// All that a sum of f32 adds up, sums among it taken apart; nothing: the node is no such sum.
   std::vector<Addend> addends_of(std::int32_t index) const {
     const Node& root = graph_.nodes()[static_cast<std::size_t>(index)];
     std::vector<Addend> addends;
