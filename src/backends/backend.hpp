@@ -116,7 +116,8 @@ class Backend {
   }
   /// Programs that gain from running at the same time.
   virtual int lanes() const { return 1; }
-  /// Calls body(lane) for every lane, at the same time where the device can.
+  /// Calls body(lane) for lane 0, which must be able to do all of the work, and for others that
+  /// are free meanwhile, as often as they come; never for one lane twice at a time.
   virtual void run_lanes(int lanes, const std::function<void(int)>& body) {
     for (int lane = 0; lane < lanes; ++lane) body(lane);
   }

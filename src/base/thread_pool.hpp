@@ -165,8 +165,9 @@ class ThreadPool {
   template <class Body>
   void run_loosely(int threads, Body&& body);
 
-  /// Calls function(begin, end) for pieces of [0, items) of about `grain` items, on all free
-  /// threads. The first exception ends the hand-out of further pieces and is thrown again here.
+  /// Calls function(begin, end) for pieces of [0, items) of about `grain` items, on all threads
+  /// that are free meanwhile; nobody waits for one that has begun nothing. The first exception ends
+  /// the hand-out of further pieces and is thrown again here.
   template <class Function>
   void parallel_for(std::int64_t items, std::int64_t grain, Function&& function);
 
@@ -277,8 +278,9 @@ void ThreadPool::parallel_for(std::int64_t items, std::int64_t grain, Function&&
   std::atomic<std::int64_t> next = 0;
   std::atomic<bool> failed = false;
   std::exception_ptr failure;
-  run_team(static_cast<int>(pieces < threads() ? pieces : threads()), [&](int, Team&) {
+  run_loosely(static_cast<int>(pieces < threads() ? pieces : threads()), [&](int, LooseTeam& team) {
     while (true) {
+      team.call_helpers();
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= items || failed.load(std::memory_order_relaxed)) return;
       try {

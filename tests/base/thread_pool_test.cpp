@@ -270,6 +270,20 @@ TEST(ThreadPool, parallel_for_covers_everything_once) {
   }
 }
 
+/// The first piece waits until somebody else has begun the second one.
+TEST(ThreadPool, parallel_for_gets_helpers_from_their_sleep) {
+  using namespace std::chrono_literals;
+  ThreadPool pool(2, 0us);
+  std::this_thread::sleep_for(20ms);
+  std::atomic<int> begun = 0;
+  pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+    ++begun;
+    const auto start = std::chrono::steady_clock::now();
+    while (begun < 2 && std::chrono::steady_clock::now() - start < 20s) std::this_thread::yield();
+    EXPECT_EQ(begun, 2);
+  });
+}
+
 TEST(ThreadPool, parallel_for_throws_on_the_caller) {
   ThreadPool pool(3, usual_spin, patient);
   for (int run = 0; run < 20; ++run) {

@@ -143,9 +143,11 @@ class CpuBackend final : public Backend {
   int lanes() const override { return threads_; }
 
   void run_lanes(int lanes, const std::function<void(int)>& body) override {
-    shared_->pool->run_team(lanes, [&](int worker, Team& team) {
-      for (int lane = worker; lane < lanes; lane += team.size()) body(lane);
-    });
+    shared_->pool->run_loosely(std::min(lanes, shared_->pool->threads()),
+                               [&](int lane, LooseTeam& team) {
+                                 team.call_helpers();
+                                 body(lane);
+                               });
   }
 
  private:
