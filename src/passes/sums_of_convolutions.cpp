@@ -27,12 +27,18 @@ struct Addend {
   ValueId factor;  ///< the weights, or the factors; none: 1
 };
 
-/// The window that holds those of all addends.
+/// The window that holds those of several convolutions.
 struct Union {
   op::Conv conv;
   std::vector<Axes> low;  ///< by convolution: taps in front of its own
   Axes window;
   Axes middle;  ///< the tap that meets the value's own place; empty: there is none
+};
+
+/// Those of the addends that become one convolution: positions, convolutions first.
+struct Joined {
+  std::vector<std::size_t> positions;
+  Union all;
 };
 
 class Sums {
@@ -43,14 +49,25 @@ class Sums {
   /// All that a sum of f32 adds up, sums among it taken apart; nothing: the node is no such sum.
   std::vector<Addend> addends_of(std::int32_t index) const {
     const Node& root = graph_.nodes()[static_cast<std::size_t>(index)];
+    const Type& type = root.results[0];
     std::vector<Addend> addends;
-    if (root.op.is<op::Add>() && root.results[0].is_static() && root.results[0].dtype == f32)
-      collect({index, 0}, root.results[0], addends);
+    if (!root.op.is<op::Add>() || !type.is_static() || type.dtype != f32) return addends;
+    std::vector<ValueId> open{root.inputs[1], root.inputs[0]};  // the next one at the end
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      if (pattern_.is<op::Add>(id) && pattern_.read_once(id) && graph_.type(id) == type) {
+        open.push_back(pattern_.in(id, 1));
+        open.push_back(pattern_.in(id, 0));
+      } else {
+        addends.push_back(addend_of(id, type));
+      }
+    }
     return addends;
   }
 
-  /// Those of the addends that become one convolution: positions, convolutions first.
-  std::vector<std::size_t> joined(const std::vector<Addend>& addends) const {
+  /// The first of them that can be joined; nothing where none can.
+  std::optional<Joined> joined(const std::vector<Addend>& addends) const {
     for (const Addend& first : addends) {
       if (!first.conv) continue;
       std::vector<std::size_t> positions, own;
@@ -60,7 +77,7 @@ class Sums {
         if (!other.conv) own.push_back(i);
         else if (is_alike(*first.conv, *other.conv)) positions.push_back(i);
       }
-      const auto all = union_of(addends, positions);
+      auto all = union_of(addends, positions);
       if (!all) continue;
       const Dims w = dims_of(first.factor);
       constexpr std::int64_t most_weights = 1 << 20;
@@ -73,17 +90,24 @@ class Sums {
                (addends[i].factor.node < 0 && positions.size() == 1 && !is_depthwise);
       });
       positions.insert(positions.end(), own.begin(), own.end());
-      if (positions.size() > 1) return positions;
+      if (positions.size() > 1) return Joined{std::move(positions), *std::move(all)};
     }
-    return {};
+    return std::nullopt;
   }
 
-  /// Nothing where kernels lie between each other's taps, or the window has more taps than they.
+  bool is_weight(ValueId id) const {
+    return id.node >= 0 && weight_only_[static_cast<std::size_t>(id.node)];
+  }
+
+ private:
+  Dims dims_of(ValueId id) const { return graph_.type(id).dims(); }
+
+  /// That of the convolutions at these positions. Nothing where kernels lie between each other's
+  /// taps, or the window has more taps than they.
   std::optional<Union> union_of(const std::vector<Addend>& addends,
                                 const std::vector<std::size_t>& positions) const {
     std::vector<const Addend*> convs;
-    for (const std::size_t i : positions)
-      if (addends[i].conv) convs.push_back(&addends[i]);
+    for (const std::size_t i : positions) convs.push_back(&addends[i]);
     const Dims in = dims_of(convs[0]->of), out = dims_of(convs[0]->value);
     const std::size_t dims = in.size() - 2;
     Union all{.conv = *convs[0]->conv, .low = {convs.size(), Axes(dims, 0)}};
@@ -124,22 +148,6 @@ class Sums {
     if (taps > own_taps) return std::nullopt;
     if (!has_middle) all.middle.clear();
     return all;
-  }
-
-  bool is_weight(ValueId id) const {
-    return id.node >= 0 && weight_only_[static_cast<std::size_t>(id.node)];
-  }
-
- private:
-  Dims dims_of(ValueId id) const { return graph_.type(id).dims(); }
-
-  void collect(ValueId sum, const Type& type, std::vector<Addend>& addends) const {
-    for (const ValueId id : pattern_.node(sum).inputs) {
-      const bool goes_on =
-          pattern_.is<op::Add>(id) && pattern_.read_once(id) && graph_.type(id) == type;
-      if (goes_on) collect(id, type, addends);
-      else addends.push_back(addend_of(id, type));
-    }
   }
 
   Addend addend_of(ValueId id, const Type& type) const {
@@ -213,9 +221,8 @@ Value as_weights(Graph& graph, std::optional<Value> factor, std::int64_t channel
 }  // namespace
 
 Result<Graph> sums_of_convolutions(Graph graph) {
-  const auto convolutions =
-      std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op.is<op::Conv>(); });
-  if (convolutions == 0) return graph;
+  const auto is_conv = [](const Node& node) { return node.op.is<op::Conv>(); };
+  if (std::ranges::none_of(graph.nodes(), is_conv)) return graph;
   const Sums sums(graph);
   const auto readers = readers_of(graph);
   const auto add_up = [&](Rewriter& rewriter, std::int32_t index,
@@ -227,9 +234,9 @@ Result<Graph> sums_of_convolutions(Graph graph) {
                          graph.type({read_by[0], 0}) == node.results[0];
     if (is_part) return false;
     const std::vector<Addend> addends = sums.addends_of(index);
-    const std::vector<std::size_t> joined = sums.joined(addends);
-    if (joined.empty()) return false;
-    const Union all = *sums.union_of(addends, joined);
+    const auto found = sums.joined(addends);
+    if (!found) return false;
+    const auto& [joined, all] = *found;
     Graph& target = rewriter.target();
     const auto handle = [&](ValueId id) { return target.handle(rewriter(id)); };
     const Value x = handle(addends[joined[0]].of);

@@ -130,18 +130,15 @@ Status WeightJobs::run(ThreadPool& pool) {
       if (--left.find(source.data())->second == 0 && !read_.contains(source.data()))
         forget_pages(source);
   };
-  // A sleeping thread takes as long to wake as so many bytes to make, longer on a busy host.
+  // Another thread takes as long to wake as so many bytes to make, longer on a busy host.
   constexpr std::int64_t worth_waking = 256 * 1024;
   std::int64_t bytes = 0;
   for (const Derived& from : derived_) bytes += from.bytes;
   for (const WeightPiece& piece : pieces_) bytes += piece.source.bytes();
-  if (bytes < worth_waking) {
-    for (Job& job : jobs_) make_one(job);
-  } else {
-    pool.parallel_for(std::ssize(jobs_), 1, [&](std::int64_t at, std::int64_t) {
-      make_one(jobs_[static_cast<std::size_t>(at)]);
-    });
-  }
+  const std::int64_t at_once = bytes < worth_waking ? std::ssize(jobs_) : 1;
+  pool.parallel_for(std::ssize(jobs_), at_once, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t at = first; at < last; ++at) make_one(jobs_[static_cast<std::size_t>(at)]);
+  });
   for (Job& job : jobs_) RLX_TRY(std::move(job.outcome));
   return {};
 }

@@ -157,6 +157,16 @@ TEST(SumsOfConvolutions, AnyKernelsGiveTheSameValues) {
   EXPECT_GT(joined, 10);
 }
 
+TEST(SumsOfConvolutions, LongSumsDoNotFillTheStack) {
+  Graph graph;
+  const Value x = image(graph), one = graph.input("one", f32, {2, channels, 9, 8});
+  Value sum = square(x, 3);
+  for (int i = 0; i < 200'000; ++i) sum = sum + one;
+  graph.output("y", sum + square(x, 1));
+  const Graph made = passes::sums_of_convolutions(graph).value();
+  EXPECT_EQ(testing::count<op::Conv>(made), 1);
+}
+
 TEST(SumsOfConvolutions, ProgramsHaveOneKernelUnlessTheyAreExact) {
   Graph graph;
   const Value x = image(graph);

@@ -196,13 +196,13 @@ class ContractionEmitter {
 
   void emit_batch_bases() {
     const auto a_bytes = static_cast<std::int64_t>(size_of(context_.a_dtype()));
-    Integers extents, a_steps, b_steps;
+    Integers a_steps, b_steps;
     for (const AddressDim& dim : plan_.batch) {
-      extents.push_back(dim.extent);
       a_steps.push_back(dim.a * a_bytes);
       b_steps.push_back(dim.b * b_bytes());
     }
-    const Values sums = emit_linear_sums(emitter_, batch_, extents, {a_steps, b_steps}, {0, 0});
+    const Values sums =
+        emit_linear_sums(emitter_, batch_, extents_of(plan_.batch), {a_steps, b_steps}, {0, 0});
     a_batch_ = bytes_at(a_, sums[0]);
     b_batch_ = bytes_at(b_, sums[1]);
   }
@@ -270,7 +270,8 @@ class ContractionEmitter {
 
   bool asks() const { return plan_.asking_blocks > 0; }
 
-  /// Where the row block's part of the next panel begins. Later blocks ask for what is there.
+  /// Where the row block's part of the next panel begins. Blocks count from the item's first one
+  /// where items have all columns, else from the panel's. Later blocks ask for what is there.
   Value* asked_from(Value* columns, Value* block) {
     Value* number = plan_.whole_rows ? builder_.CreateSub(block, first_block_) : block;
     const std::int64_t part = plan_.panel_steps * plan_.asked_bytes;

@@ -18,12 +18,6 @@ using llvm::Value;
 using Values = std::vector<Value*>;
 using Integers = std::vector<std::int64_t>;
 
-Integers extents_of(const std::vector<AddressDim>& dims) {
-  Integers result;
-  for (const AddressDim& dim : dims) result.push_back(dim.extent);
-  return result;
-}
-
 class RowBlock {
  public:
   RowBlock(const ContractionContext& context, PartFunction& part, std::int64_t rows, bool tail,
@@ -203,11 +197,17 @@ class RowBlock {
     llvm::BasicBlock* border_end = builder_.GetInsertBlock();
     builder_.CreateBr(join);
     builder_.SetInsertPoint(join);
+    return from_either(open_sums, open_end, border_sums, border_end);
+  }
+
+  /// Sums by the block that one came from.
+  Values from_either(const Values& a, llvm::BasicBlock* a_end, const Values& b,
+                     llvm::BasicBlock* b_end) {
     Values sums;
-    for (std::size_t i = 0; i < zeros.size(); ++i) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
       llvm::PHINode* phi = builder_.CreatePHI(vector_type_, 2);
-      phi->addIncoming(open_sums[i], open_end);
-      phi->addIncoming(border_sums[i], border_end);
+      phi->addIncoming(a[i], a_end);
+      phi->addIncoming(b[i], b_end);
       sums.push_back(phi);
     }
     return sums;
@@ -215,7 +215,7 @@ class RowBlock {
 
   /// All k dims but the last are taps, walked by one loop.
   Values emit_taps(const std::vector<AddressDim>& k, const Values& zeros, bool guarded) {
-    Integers extents, a_steps, b_steps;
+    Integers extents;
     const bool scaled = scales_columns();  // nowhere beside guards
     std::vector<Integers> steps(2 + (guarded ? plan_.guards.size() : 0) + (scaled ? 1 : 0));
     std::int64_t taps = 1;
@@ -246,8 +246,8 @@ class RowBlock {
               emit_linear_sums(emitter_, tap, extents, steps, Integers(steps.size(), 0));
           Value* columns = bytes_at(part_.argument(1), at[1]);
           if (asks_) {
-            const std::int64_t part = k.back().extent / plan_.unit * plan_.asked_bytes;
-            ahead_ = bytes_at(part_.argument(7), builder_.CreateMul(tap, builder_.getInt64(part)));
+            Value* asked = builder_.getInt64(k.back().extent / plan_.unit * plan_.asked_bytes);
+            ahead_ = bytes_at(part_.argument(7), builder_.CreateMul(tap, asked));
           }
           if (scaled) load_scales(at[2]);
           if (guarded) return emit_guarded_tap(k.back(), columns, at, sums);
@@ -301,14 +301,7 @@ class RowBlock {
     llvm::BasicBlock* work_end = builder_.GetInsertBlock();
     builder_.CreateBr(next);
     builder_.SetInsertPoint(next);
-    Values result;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      llvm::PHINode* phi = builder_.CreatePHI(vector_type_, 2);
-      phi->addIncoming(sums[i], before);
-      phi->addIncoming(done[i], work_end);
-      result.push_back(phi);
-    }
-    return result;
+    return from_either(sums, before, done, work_end);
   }
 
   /// One run along the innermost k dim, `a_offset` (null: 0) bytes behind the pointers.

@@ -318,6 +318,12 @@ bool asks_for_results(const loop::Contraction& contraction, const ContractionPla
 
 }  // namespace
 
+std::vector<std::int64_t> extents_of(const std::vector<AddressDim>& dims) {
+  std::vector<std::int64_t> extents;
+  for (const AddressDim& dim : dims) extents.push_back(dim.extent);
+  return extents;
+}
+
 std::int64_t accumulator_sets(const ContractionPlan& plan, std::int64_t rows,
                               const PlanMachine& machine) {
   const std::int64_t in_flight = machine.registers >= 32 ? 8 : 14;

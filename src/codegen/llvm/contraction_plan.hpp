@@ -20,6 +20,8 @@ struct AddressDim {
   std::int64_t scale = 0;            ///< k dims: elements of B's scales and zeros
 };
 
+std::vector<std::int64_t> extents_of(const std::vector<AddressDim>& dims);
+
 /// Where the micro-kernel finds the columns of B that it multiplies with.
 enum class ColumnSource : std::uint8_t {
   packed,    ///< in panels, as loop.hpp says
