@@ -30,6 +30,7 @@ Machine machine_of(const Target& target) {
   machine.bf16_dot = has("+avx512bf16");
   machine.bf16_tiles = machine.bf16_dot && has("+amx-bf16");
   machine.byte_tiles = machine.vnni && has("+amx-int8");
+  machine.large_l2 = has("+avx512fp16");
   return machine;
 }
 

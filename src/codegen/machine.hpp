@@ -18,10 +18,18 @@ struct Machine {
   bool bf16_dot = false;       ///< AVX512-BF16 dot products may be used
   bool bf16_tiles = false;     ///< products of tiles of bf16 may be used (AMX-BF16)
   bool byte_tiles = false;     ///< and of bytes (AMX-INT8)
+  /// A core's L2 has 2 MB, others' 1 MB or less. Told by arithmetic of f16, which Intel's server
+  /// cores have since Sapphire Rapids, tiles or not: some hosts hide these.
+  bool large_l2 = false;
 
   /// Lanes of one register for elements of so many bytes.
   unsigned lanes(unsigned element_bytes) const { return vector_bytes / element_bytes; }
 };
+
+/// Products of so many columns for each row share out their rows among workers; more share out
+/// their columns, and windows behind them the channels. To walk over all of B costs the others'
+/// part of it from L3, which a core with a large L2 asks for meanwhile.
+constexpr std::int64_t most_columns_for_a_row(bool large_l2) { return large_l2 ? 3 : 1; }
 
 /// Are products of these integers made of pairs of i16, whatever instructions there are for them?
 constexpr bool pairs_as_words(DType a, DType b) {

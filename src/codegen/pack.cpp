@@ -184,8 +184,7 @@ PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype, c
   // f64 has eight lanes: two or four registers make a panel.
   layout.panel_width = dtype == DType::f64 ? (n <= 16 ? 16 : 32) : choose_panel_width(n, 16, 4);
   constexpr std::int64_t rows_of_a_block = 6;
-  if (dtype != DType::f32 || rows <= rows_of_a_block || !machine_of(target).bf16_tiles)
-    return layout;
+  if (dtype != DType::f32 || rows <= rows_of_a_block || !machine_of(target).large_l2) return layout;
   for (const std::int64_t width : {32, 16}) {
     if (layout.panel_bytes() > most_bytes_of_walked_panel)
       layout.panel_width = std::min(layout.panel_width, width);

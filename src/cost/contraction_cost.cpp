@@ -427,11 +427,14 @@ class ContractionCost {
     const double a_again = batches * (d(plan_.column_blocks) - 1) * a_bytes;
     const double a_kept = a_bytes / groups;  // whole rows are finished group by group
     if (a_kept > 0.5 * l1) work.streamed[a_kept > 0.7 * l2 ? 2 : 1] += a_again;
-    if (by_rows && groups > 1) {
-      const double b_bytes = panel * d(plan_.column_blocks);
-      work.streamed[b_bytes > 0.7 * l2   ? 2
-                    : b_bytes > 0.8 * l1 ? 1
-                                         : 0] += batches * (groups - 1) * b_bytes;
+    // Every group walks over all of B. Nothing of what L2 does not hold is left there by the walk
+    // before.
+    const double all_panels = panel * d(plan_.column_blocks);
+    const double walked_again = by_rows ? batches * (groups - 1) * all_panels : 0;
+    if (all_panels > 0.7 * l2) {
+      work.read[2] += walked_again;
+    } else {
+      work.streamed[all_panels > 0.8 * l1 ? 1 : 0] += walked_again;
     }
   }
 

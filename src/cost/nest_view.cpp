@@ -9,7 +9,7 @@ codegen::NestPlan NestView::planned(const loop::Nest& nest, std::span<const loop
                                     const MachineModel& model, bool rows) {
   codegen::NestPlan plan = codegen::plan_nest(nest, model.machine, rows);
   if (rows || nest.lead > 0 || plan.nest.stores.empty()) return plan;
-  const codegen::WindowBands bands = codegen::bands_of_window(plan, buffers);
+  const codegen::WindowBands bands = codegen::bands_of_window(plan, buffers, model.machine);
   if (bands.channels == 0 || bands.count > 1) return plan;
   plan.blocks_first = true;
   plan.split_dim = plan.inner_dim = plan.vector_dim;

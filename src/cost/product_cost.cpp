@@ -29,7 +29,7 @@ loop::Kernel product_kernel(const ProductShape& s, DType a, DType b, bool packed
   if (packed) {
     codegen::Target target;
     target.isa = model.machine.isa;
-    if (model.machine.bf16_tiles) target.features = "+avx512bf16,+amx-bf16";
+    if (model.machine.large_l2) target.features = "+avx512fp16";
     codegen::PackedLayout layout =
         codegen::choose_packed_layout(s.columns, s.depth, b, target, s.rows);
     const bool quads = is_integer(a) && model.machine.vnni;

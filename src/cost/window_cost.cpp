@@ -225,7 +225,7 @@ class WindowCost : public NestView {
       if (stride(access, column) == 0 && stride(access, plan_.rank() - 1) != 0)
         weights += bytes_of(access);
     }
-    const codegen::WindowBands bands = codegen::bands_of_window(plan_, buffers_);
+    const codegen::WindowBands bands = codegen::bands_of_window(plan_, buffers_, model_.machine);
     if (bands.channels > 0) {
       streamed_ += panel_time[1] * weights * static_cast<double>(bands.count - 1);
       return;

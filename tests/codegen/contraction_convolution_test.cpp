@@ -315,7 +315,7 @@ TEST(ContractionConvolution, pairs_of_bf16) { check_groups(false, 2e-4); }
 TEST(ContractionConvolution, quads_of_bytes_are_exact) { check_groups(true, 0); }
 
 /// Taps outside of the image ask for nothing, and whoever asks computes the same.
-TEST(ContractionConvolution, windows_ask_for_a_panel_ahead_where_cores_have_tiles) {
+TEST(ContractionConvolution, windows_ask_for_a_panel_ahead_where_L2_is_large) {
   const Convolution shape{.height = 9, .width = 9, .channels = 64, .filters = 128, .padding = 1};
   const auto blocks_that_ask = [&](const Target& target) {
     const loop::Kernel kernel = convolution(shape, target);
@@ -328,7 +328,7 @@ TEST(ContractionConvolution, windows_ask_for_a_panel_ahead_where_cores_have_tile
   const std::string vectors = "+avx512vnni,+avx512bf16";
   EXPECT_EQ(blocks_that_ask({Isa::avx512, "sapphirerapids", vectors}), 0);
   // Of fourteen blocks of rows the first twelve.
-  EXPECT_EQ(blocks_that_ask({Isa::avx512, "sapphirerapids", vectors + ",+amx-tile,+amx-bf16"}), 12);
+  EXPECT_EQ(blocks_that_ask({Isa::avx512, "sapphirerapids", vectors + ",+avx512fp16"}), 12);
 }
 
 /// Windows with padding are tiles, too: their lines are copied, with zeros around them.

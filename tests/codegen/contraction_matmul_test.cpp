@@ -84,6 +84,21 @@ TEST(ContractionMatmul, panels_are_copied_of_rows_far_apart_or_across_lines) {
   }
 }
 
+/// Behind the last block come the first rows again; whoever asks computes the same.
+TEST(ContractionMatmul, rows_of_the_next_block_are_asked_for) {
+  for (const Target& target : host_targets()) {
+    for (const std::int64_t m : {13, 20, 49}) {
+      for (const std::int64_t batch : {1, 3}) {
+        const loop::Kernel kernel = matmul({.m = m, .n = 160, .k = 40, .batch = batch}, target);
+        const ContractionPlan plan = plan_contraction(std::get<loop::Contraction>(kernel.body), f32,
+                                                      f32, PlanMachine(machine_of(target)));
+        EXPECT_EQ(plan.asks_for_rows, machine_of(target).large_l2 && !plan.rows_outermost);
+        expect_as_interpreted(kernel, target, 1e-5, 2);
+      }
+    }
+  }
+}
+
 TEST(ContractionMatmul, results_beyond_the_cache_are_asked_for) {
   const auto asks = [](const MatmulOptions& options, const Target& target) {
     const loop::Kernel kernel = matmul(options, target);
@@ -351,17 +366,17 @@ TEST(Pack, panels_suit_the_columns) {
   EXPECT_EQ(width(96), 48);
   EXPECT_EQ(width(1024), 64);
   EXPECT_EQ(choose_packed_layout(1000, 1, f32, Target{}).panel_width, 16);
-  // Deep panels that several blocks of rows walk over are narrow where cores have tiles.
-  const Target tiles{Isa::avx512, "", "+avx512bf16,+amx-tile,+amx-bf16"};
+  // Deep panels that several blocks of rows walk over are narrow where L2 is large.
+  const Target rapids{Isa::avx512, "", "+avx512bf16,+avx512fp16"};
   const auto of_rows = [](std::int64_t rows, std::int64_t k, const Target& target) {
     return choose_packed_layout(1024, k, f32, target, rows).panel_width;
   };
-  EXPECT_EQ(of_rows(49, 2304, tiles), 64);
-  EXPECT_EQ(of_rows(49, 4608, tiles), 32);
-  EXPECT_EQ(of_rows(16, 9216, tiles), 16);
-  EXPECT_EQ(of_rows(6, 9216, tiles), 64);
+  EXPECT_EQ(of_rows(49, 2304, rapids), 64);
+  EXPECT_EQ(of_rows(49, 4608, rapids), 32);
+  EXPECT_EQ(of_rows(16, 9216, rapids), 16);
+  EXPECT_EQ(of_rows(6, 9216, rapids), 64);
   EXPECT_EQ(of_rows(49, 9216, wide), 64);
-  EXPECT_EQ(choose_packed_layout(1024, 9216, bf16, tiles, 49).panel_width, 64);
+  EXPECT_EQ(choose_packed_layout(1024, 9216, bf16, rapids, 49).panel_width, 64);
 }
 
 }  // namespace

@@ -84,6 +84,31 @@ TEST(ContractionPlan, tiles_cover_rows_and_runs) {
   }
 }
 
+/// Where L2 is large, each worker may walk over all of B, so that it reads the rows that it made.
+TEST(ContractionPlan, cores_with_large_l2_share_out_rows_of_more_products) {
+  const Target rapids{Isa::avx512, "", "+avx512fp16"}, others{Isa::avx512, "", ""};
+  // A of 98 KB, B of 256; then A of 25.
+  EXPECT_TRUE(plan_of(rapids, 49, 128, 512).rows_outermost);
+  EXPECT_FALSE(plan_of(others, 49, 128, 512).rows_outermost);
+  EXPECT_FALSE(plan_of(rapids, 49, 512, 128).rows_outermost);
+  // B of 1 MB is too much, whatever A has.
+  EXPECT_FALSE(plan_of(rapids, 196, 512, 512).rows_outermost);
+  // The panels come from L3 once, while a group of rows walks over them.
+  const ContractionPlan plan = plan_of(rapids, 196, 512, 256);
+  EXPECT_TRUE(plan.rows_outermost);
+  EXPECT_EQ(plan.asking_blocks, plan.group_blocks);
+}
+
+/// Workers that share out columns read rows that the others made: they ask for them ahead.
+TEST(ContractionPlan, blocks_ask_for_the_rows_behind_theirs) {
+  const Target rapids{Isa::avx512, "", "+avx512fp16"}, others{Isa::avx512, "", ""};
+  EXPECT_TRUE(plan_of(rapids, 49, 512, 128).asks_for_rows);
+  EXPECT_FALSE(plan_of(others, 49, 512, 128).asks_for_rows);
+  EXPECT_FALSE(plan_of(rapids, 49, 1024, 128).asks_for_rows) << "sixteen walks, of which one waits";
+  EXPECT_FALSE(plan_of(rapids, 6, 512, 128).asks_for_rows) << "one block";
+  EXPECT_FALSE(plan_of(rapids, 49, 128, 512).asks_for_rows) << "they are its own";
+}
+
 TEST(ContractionPlan, tiles_want_rows_at_one_distance_and_runs_side_by_side) {
   const testing::MatmulOptions options{
       .m = 64, .n = 64, .k = 64, .packed = false, .a = bf16, .b = bf16};

@@ -28,7 +28,7 @@ inline MachineModel model_of_zen2() {
 inline MachineModel model_of_rapids(bool tiles) {
   codegen::CpuFacts facts{codegen::CpuFacts::Vendor::intel, 6, 0x8f, {}};
   facts.features.avx512fp16 = true;
-  const std::string vectors = "+avx512vnni,+avx512bf16";
+  const std::string vectors = "+avx512vnni,+avx512bf16,+avx512fp16";
   return preset_for(
       facts, {codegen::Isa::avx512, "", vectors + (tiles ? ",+amx-tile,+amx-bf16,+amx-int8" : "")});
 }

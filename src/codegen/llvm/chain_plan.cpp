@@ -70,6 +70,8 @@ ContractionPlan plan_stage(const loop::Contraction& contraction,
   ContractionPlan plan = plan_contraction(contraction, a, b, machine);
   // Groups are cut into register blocks here: no block computes a row of the next one.
   plan.one_height = false;
+  // Rows of a stage are made just before, or lie in this core's cache.
+  plan.asks_for_rows = false;
   if (has_far_rows(plan, b, machine)) read_from_panels(plan);
   return plan;
 }

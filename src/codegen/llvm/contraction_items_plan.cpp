@@ -49,15 +49,14 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
     return false;
   const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
   const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
-  if (b_bytes <= std::min(a_bytes, l2_share)) return true;
+  const std::int64_t share = machine.large_l2 ? l2_share + l2_share / 4 : l2_share;
+  if (b_bytes <= std::min(most_columns_for_a_row(machine.large_l2) * a_bytes, share)) return true;
   // A torn line costs some 60 ns, in which 1 to 2 KB of B arrive from L2.
   constexpr std::int64_t for_a_line = 1024;
   if (b_bytes <= std::min(plan.batches * plan.rows * for_a_line, l2_share) &&
       tears_lines(contraction))
     return true;
-  // Cores that multiply tiles have twice as much of L2 as others.
-  const bool has_tiles = machine.bf16_tiles || machine.byte_tiles;
-  if (has_tiles && b_bytes <= std::min(a_bytes / 2, 2 * l2_share)) return true;
+  if (machine.large_l2 && b_bytes <= std::min(a_bytes / 2, 2 * l2_share)) return true;
   // An A that comes from memory is walked once for each column block; or B once for each part of A
   // that stays in L2.
   constexpr std::int64_t from_memory = 8 * 1024 * 1024;

@@ -354,6 +354,15 @@ class RowBlock {
     if (pointers.size() == 1) pointers[0] = behind_sum(pointers[0]);
   }
 
+  /// Where the rows of the next block begin; behind the last block the first rows of A, which the
+  /// next column block reads.
+  Value* rows_behind() {
+    Value* number = builder_.CreateAdd(part_.argument(3), builder_.getInt64(rows_));
+    Value* behind = bytes_at(row_pointers_[0], rows_ * plan_.m.front().a * a_bytes_);
+    return builder_.CreateSelect(builder_.CreateICmpULT(number, builder_.getInt64(plan_.rows)),
+                                 behind, part_.argument(0));
+  }
+
   void emit_run_loop(std::int64_t rounds, std::int64_t a_step, std::int64_t b_step,
                      const Values& pointers, Value*& columns, Value*& a_offset, Values& sums) {
     const bool one = pointers.size() == 1;
@@ -361,6 +370,7 @@ class RowBlock {
     if (one) first_a = a_offset ? bytes_at(pointers[0], a_offset) : pointers[0];
     Value* made = builder_.getInt64(rounds);
     if (plan_.ends_early) made = part_.rounds_that_count(unroll_ * plan_.unit, rounds);
+    Value* next_rows = plan_.asks_for_rows ? rows_behind() : nullptr;
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -372,6 +382,7 @@ class RowBlock {
     if (one) a_type = builder_.getPtrTy();
     llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
     llvm::PHINode* ahead = asks_ ? builder_.CreatePHI(builder_.getPtrTy(), 2) : nullptr;
+    llvm::PHINode* rows_ahead = next_rows ? builder_.CreatePHI(builder_.getPtrTy(), 2) : nullptr;
     std::vector<llvm::PHINode*> phis;
     for (Value*& sum : sums) {
       phis.push_back(builder_.CreatePHI(vector_type_, 2));
@@ -381,6 +392,10 @@ class RowBlock {
     for (std::int64_t u = 0; u < unroll_; ++u) {
       emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, column_at(u, b_step),
                 u, plan_.unit, sums);
+    }
+    if (rows_ahead) {
+      rows_ahead->addIncoming(next_rows, before);
+      rows_ahead->addIncoming(emit_asking(emitter_, rows_ahead, unroll_ * rows_ * a_step), body);
     }
     if (ahead) {
       ahead->addIncoming(ahead_, before);

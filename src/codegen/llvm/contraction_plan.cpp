@@ -281,22 +281,35 @@ bool copies_panels(DType b_dtype, const PlanMachine& machine, const ContractionP
 /// wait for all of it while the others read it out of L2: so each asks for a part of the next one.
 void plan_asking(DType b_dtype, const PlanMachine& machine, ContractionPlan& plan) {
   constexpr std::int64_t least_bytes = 256 * 1024, most_blocks = 12, least_run = 32;
-  const bool has_tiles = machine.bf16_tiles || machine.byte_tiles;
-  const std::int64_t most_panel_bytes = most_bytes_of_walked_panel / (has_tiles ? 1 : 2);
+  const std::int64_t most_panel_bytes = most_bytes_of_walked_panel / (machine.large_l2 ? 1 : 2);
   const auto element = static_cast<std::int64_t>(size_of(b_dtype));
   const bool one_run = plan.k.size() == 1 && plan.guards.empty();
-  // Taps of a window were measured on cores with tiles.
+  // Taps of a window were measured on cores with large L2s.
   const bool long_runs =
-      has_tiles && plan.tile_steps == 0 && plan.k.back().extent >= least_run * plan.unit;
+      machine.large_l2 && plan.tile_steps == 0 && plan.k.back().extent >= least_run * plan.unit;
   if (plan.column_source != ColumnSource::packed || plan.line.segments > 0 ||
-      !(one_run || long_runs) || plan.rows_outermost || plan.column_blocks == 1 ||
-      plan.panel_width != plan.block_columns || plan.rows == 1 ||
+      !(one_run || long_runs) || (plan.rows_outermost && !machine.large_l2) ||
+      plan.column_blocks == 1 || plan.panel_width != plan.block_columns || plan.rows == 1 ||
       plan.columns * plan.depth * element < least_bytes ||
       plan.panel_width * plan.packed_depth * element > most_panel_bytes)
     return;
-  plan.asking_blocks = std::min(plan.whole_rows ? plan.group_blocks : plan.row_blocks, most_blocks);
+  plan.asking_blocks =
+      std::min(plan.walks_by_groups() ? plan.group_blocks : plan.row_blocks, most_blocks);
   const std::int64_t step_bytes = plan.panel_width * plan.unit * element;
   plan.asked_bytes = (step_bytes + plan.asking_blocks - 1) / plan.asking_blocks;
+}
+
+/// Where workers share out columns, each reads rows that the others made, and waits for their lines
+/// at every few k: so each row block asks for the rows of the next one. Not where so many column
+/// blocks walk over the rows that the first walk counts for little.
+bool asks_for_rows(const ContractionPlan& plan, const PlanMachine& machine) {
+  constexpr std::int64_t most_column_blocks = 8;
+  const bool one_run = plan.k.size() == 1 && plan.guards.empty() && plan.line.segments == 0;
+  const bool dense =
+      plan.m.size() == 1 && plan.k.back().a == 1 && plan.m.front().a == plan.k.back().extent;
+  return machine.large_l2 && one_run && dense && plan.tile_steps == 0 &&
+         plan.column_source == ColumnSource::packed && !plan.walks_by_groups() &&
+         plan.row_blocks > 1 && plan.column_blocks <= most_column_blocks;
 }
 
 /// Results that L2 does not hold are stored to lines from farther away, and what they are added to
@@ -398,6 +411,7 @@ ContractionPlan plan_contraction(const loop::Contraction& contraction, DType a_d
   }
   plan_items(contraction, a_dtype, b_dtype, machine, plan);
   plan_asking(b_dtype, machine, plan);
+  plan.asks_for_rows = asks_for_rows(plan, machine);
   plan.asks_for_results = asks_for_results(contraction, plan, machine);
   plan.panel_steps = set_column_steps(plan, plan.k);
   set_column_steps(plan, plan.k_open);

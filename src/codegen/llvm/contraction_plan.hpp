@@ -104,12 +104,16 @@ struct ContractionPlan {
   /// for so many bytes in a step of k; 0: nobody does.
   std::int64_t asking_blocks = 0, asked_bytes = 0;
 
+  /// Row blocks ask for the rows of the block behind them, which lie side by side.
+  bool asks_for_rows = false;
   /// Row blocks ask for the lines of their results before they make them.
   bool asks_for_results = false;
 
   /// Who calls a row block says how many k count: A is zero behind them.
   bool ends_early = false;
 
+  /// Whether a group of rows meets all columns before the next one does.
+  bool walks_by_groups() const { return whole_rows || rows_outermost; }
   /// Whether workers share out the rows of all of the batch; else, where there are several, its
   /// matrices.
   bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
@@ -145,7 +149,7 @@ struct PlanMachine {
   unsigned vector_bytes = 16;
   unsigned registers = 16;
   bool bf16_dot = false, vnni = false;
-  bool bf16_tiles = false, byte_tiles = false;
+  bool bf16_tiles = false, byte_tiles = false, large_l2 = false;
 
   explicit PlanMachine(const Machine& machine)
       : vector_bytes(machine.vector_bytes),
@@ -153,7 +157,8 @@ struct PlanMachine {
         bf16_dot(machine.bf16_dot),
         vnni(machine.vnni),
         bf16_tiles(machine.bf16_tiles),
-        byte_tiles(machine.byte_tiles) {}
+        byte_tiles(machine.byte_tiles),
+        large_l2(machine.large_l2) {}
 };
 
 /// Few accumulators do not cover the latency of a multiply-add: so many sets are summed at the end

@@ -54,7 +54,8 @@ int column_dim_of(const NestPlan& plan) {
   return best;
 }
 
-WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers) {
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                            const Machine& machine) {
   constexpr std::int64_t l1_bytes = 40 << 10;     // what L1 holds of what is read again
   constexpr std::int64_t piece_bytes = 24 << 10;  // what a piece of the channels takes of that
   constexpr std::int64_t l2_bytes = 768 << 10;    // of larger images lines come as they lie
@@ -81,8 +82,9 @@ WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> 
   // these channels: workers go on with their own. Those of larger images share out the rows.
   constexpr std::int64_t two_panels = 64;
   const std::int64_t channels = extent(plan.vector_dim);
-  const bool by_channels =
-      channels > extent(row_dim) * extent(column_dim) && channels % two_panels == 0 && images == 1;
+  const std::int64_t points = extent(row_dim) * extent(column_dim);
+  const bool by_channels = channels > points * most_columns_for_a_row(machine.large_l2) &&
+                           channels % two_panels == 0 && images == 1;
   return {.channels = piece_bytes / bytes, .count = by_channels ? 1 : 2};
 }
 

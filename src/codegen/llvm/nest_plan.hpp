@@ -97,7 +97,8 @@ struct WindowBands {
   std::int64_t channels = 0;  ///< 0: along the rows with all of them
   std::int64_t count = 1;     ///< of bands, by the last parallel dim beside columns and channels
 };
-WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers);
+WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                            const Machine& machine);
 
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);

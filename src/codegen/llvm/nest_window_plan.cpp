@@ -205,8 +205,9 @@ void choose_items(const NestPlan& plan, WindowPlan& window) {
 }
 
 /// Down the rows of bands, where that keeps what is read in L1.
-bool choose_bands(const NestPlan& plan, std::span<const loop::Buffer> buffers, WindowPlan& window) {
-  const WindowBands bands = bands_of_window(plan, buffers);
+bool choose_bands(const NestPlan& plan, std::span<const loop::Buffer> buffers,
+                  const Machine& machine, WindowPlan& window) {
+  const WindowBands bands = bands_of_window(plan, buffers, machine);
   if (bands.channels == 0) return false;
   window.bands = bands.count;
   window.rows = window.rows / plan.nest.extents[at(window.row_dims.back())] * bands.count;
@@ -239,7 +240,7 @@ std::optional<WindowPlan> plan_window(const NestPlan& plan, const std::vector<Ne
     window.row_dims.push_back(dim);
     window.rows *= plan.nest.extents[at(dim)];
   }
-  if (choose_bands(plan, buffers, window)) return window;
+  if (choose_bands(plan, buffers, machine, window)) return window;
   choose_items(plan, window);
   choose_pieces(plan, buffers, window);
   return window;
