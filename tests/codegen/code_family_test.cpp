@@ -70,7 +70,7 @@ TEST(CodeFamily, shared_code_computes_what_own_code_does) {
     kernels.push_back(testing::matmul({.m = 28, .n = 32, .k = depth}, target));
   for (const std::int64_t rows : {1, 13, 14, 15, 41, 42, 200})
     kernels.push_back(testing::matmul({.m = rows, .n = 32, .k = 64}, target));
-  // Other numbers of column blocks.
+  // Other numbers of column blocks, of which eight and fewer may ask for rows.
   for (const std::int64_t columns : {576, 640, 768})
     kernels.push_back(testing::matmul({.m = 28, .n = columns, .k = 64}, target));
 #if defined(__x86_64__)

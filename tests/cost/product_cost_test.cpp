@@ -42,6 +42,17 @@ TEST(ProductCost, FewWholeRowsKeepThreadsWaiting) {
   EXPECT_LT(whole_rows(WholeRows::operands, few, 1), 0.3 * plain);
 }
 
+TEST(ProductCost, GroupsOfWholeRowsBringWeightsBeyondL2FromL3EachTime) {
+  const MachineModel model = model_of_rapids(false);
+  const auto more = [&](std::int64_t depth) {
+    const ProductShape shape = product(16, 384, depth);
+    return whole_rows_ns(shape, f32, f32, true, WholeRows::results, model, 1) /
+           product_ns(shape, f32, f32, true, model, 1);
+  };
+  EXPECT_GT(more(1536), 0.5);  // three walks over 2.4 MB
+  EXPECT_LT(more(384), 0.2);   // over 0.6 MB, of which L2 gives two
+}
+
 TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {
   const ProductShape few = product(4, 1024, 1024);
   EXPECT_GT(whole_rows(WholeRows::results, few, 2, bf16, bf16), 0);

@@ -15,6 +15,12 @@ Status check_contraction(const loop::Kernel& kernel, const loop::Contraction& co
 /// Asks for the lines of so many bytes, into L2. Result: what lies behind them.
 llvm::Value* emit_asking(Emitter& emitter, llvm::Value* from, std::int64_t bytes);
 
+/// Makes the pointers wait for a sum, by an instruction of no length. LLVM would load columns of
+/// later steps first, and keep elements that neighbouring rows share, in registers that the sums
+/// need. Several pointers to rows stay as they are.
+void hold_back(Emitter& emitter, llvm::Value* sum, std::vector<llvm::Value*>& rows,
+               llvm::Value*& columns);
+
 /// What all parts know.
 struct ContractionContext {
   Emitter& emitter;

@@ -1,7 +1,5 @@
 // The register block: rows x vectors accumulators, A broadcast from memory, one run over k for each
 // outer tap. Rows whose taps may fall outside of A read a line of zeros there.
-#include <llvm/IR/InlineAsm.h>
-
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -340,20 +338,6 @@ class RowBlock {
     return false;
   }
 
-  /// Makes the pointers wait for a sum, by an instruction of no length. LLVM would load columns of
-  /// later steps first, and keep elements that neighbouring rows share, in registers that the sums
-  /// need.
-  void hold_back(Value* sum, Values& pointers, Value*& columns) {
-    const auto behind_sum = [&](Value* pointer) {
-      auto* type =
-          llvm::FunctionType::get(pointer->getType(), {pointer->getType(), sum->getType()}, false);
-      auto* nothing = llvm::InlineAsm::get(type, "", "=r,0,x", false);
-      return builder_.CreateCall(type, nothing, {pointer, sum});
-    };
-    columns = behind_sum(columns);
-    if (pointers.size() == 1) pointers[0] = behind_sum(pointers[0]);
-  }
-
   /// Where the rows of the next block begin; behind the last block the first rows of A, which the
   /// next column block reads.
   Value* rows_behind() {
@@ -363,6 +347,13 @@ class RowBlock {
                                  behind, part_.argument(0));
   }
 
+  /// Goes along with a loop, and asks in each round for the bytes that it passes.
+  struct AskingPointer {
+    Value* from;
+    std::int64_t bytes;
+    llvm::PHINode* at = nullptr;
+  };
+
   void emit_run_loop(std::int64_t rounds, std::int64_t a_step, std::int64_t b_step,
                      const Values& pointers, Value*& columns, Value*& a_offset, Values& sums) {
     const bool one = pointers.size() == 1;
@@ -370,7 +361,9 @@ class RowBlock {
     if (one) first_a = a_offset ? bytes_at(pointers[0], a_offset) : pointers[0];
     Value* made = builder_.getInt64(rounds);
     if (plan_.ends_early) made = part_.rounds_that_count(unroll_ * plan_.unit, rounds);
-    Value* next_rows = plan_.asks_for_rows ? rows_behind() : nullptr;
+    std::vector<AskingPointer> asking;
+    if (asks_) asking.push_back({ahead_, unroll_ * plan_.asked_bytes});
+    if (plan_.asks_for_rows) asking.push_back({rows_behind(), unroll_ * rows_ * a_step});
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -381,8 +374,7 @@ class RowBlock {
     llvm::Type* a_type = builder_.getInt64Ty();
     if (one) a_type = builder_.getPtrTy();
     llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
-    llvm::PHINode* ahead = asks_ ? builder_.CreatePHI(builder_.getPtrTy(), 2) : nullptr;
-    llvm::PHINode* rows_ahead = next_rows ? builder_.CreatePHI(builder_.getPtrTy(), 2) : nullptr;
+    for (AskingPointer& pointer : asking) pointer.at = builder_.CreatePHI(builder_.getPtrTy(), 2);
     std::vector<llvm::PHINode*> phis;
     for (Value*& sum : sums) {
       phis.push_back(builder_.CreatePHI(vector_type_, 2));
@@ -393,13 +385,9 @@ class RowBlock {
       emit_step(one ? Values{a} : pointers, one ? nullptr : a, u * a_step, b, column_at(u, b_step),
                 u, plan_.unit, sums);
     }
-    if (rows_ahead) {
-      rows_ahead->addIncoming(next_rows, before);
-      rows_ahead->addIncoming(emit_asking(emitter_, rows_ahead, unroll_ * rows_ * a_step), body);
-    }
-    if (ahead) {
-      ahead->addIncoming(ahead_, before);
-      ahead->addIncoming(emit_asking(emitter_, ahead, unroll_ * plan_.asked_bytes), body);
+    for (const AskingPointer& pointer : asking) {
+      pointer.at->addIncoming(pointer.from, before);
+      pointer.at->addIncoming(emit_asking(emitter_, pointer.at, pointer.bytes), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));
@@ -426,7 +414,7 @@ class RowBlock {
     const std::int64_t set = number % sets_;
     if (holds_back_ && number > 0) {
       const std::int64_t before = (number - 1) % sets_;
-      hold_back(sums[(before + 1) * rows_ * plan_.vectors - 1], pointers, columns);
+      hold_back(emitter_, sums[(before + 1) * rows_ * plan_.vectors - 1], pointers, columns);
     }
     Values b;
     for (unsigned v = 0; v < plan_.vectors; ++v) {

@@ -1,4 +1,6 @@
 // What the functions of a contraction's parts share: the functions themselves, coordinates, loads.
+#include <llvm/IR/InlineAsm.h>
+
 #include "base/error.hpp"
 #include "codegen/llvm/contraction.hpp"
 #include "codegen/llvm/scalar_emitter.hpp"
@@ -112,6 +114,17 @@ Value* emit_asking(Emitter& emitter, Value* from, std::int64_t bytes) {
   for (std::int64_t offset = 0; offset < bytes; offset += line)
     emit_prefetch(emitter, at(offset), write, second_level);
   return at(bytes);
+}
+
+void hold_back(Emitter& emitter, Value* sum, Values& rows, Value*& columns) {
+  const auto behind_sum = [&](Value* pointer) {
+    auto* type =
+        llvm::FunctionType::get(pointer->getType(), {pointer->getType(), sum->getType()}, false);
+    auto* nothing = llvm::InlineAsm::get(type, "", "=r,0,x", false);
+    return emitter.builder.CreateCall(type, nothing, {pointer, sum});
+  };
+  columns = behind_sum(columns);
+  if (rows.size() == 1) rows[0] = behind_sum(rows[0]);
 }
 
 Value* emit_widening_load(Emitter& emitter, DType from, DType accumulator, Value* pointer,
