@@ -28,7 +28,7 @@ struct Machine {
 
 /// Products of so many columns for each row share out their rows among workers; more share out
 /// their columns, and windows behind them the channels. To walk over all of B costs the others'
-/// part of it from L3, which a core with a large L2 asks for meanwhile.
+/// part of it from L3 once; a large L2 has it from then on.
 constexpr std::int64_t most_columns_for_a_row(bool large_l2) { return large_l2 ? 3 : 1; }
 
 /// Are products of these integers made of pairs of i16, whatever instructions there are for them?

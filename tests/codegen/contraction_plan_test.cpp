@@ -93,10 +93,6 @@ TEST(ContractionPlan, cores_with_large_l2_share_out_rows_of_more_products) {
   EXPECT_FALSE(plan_of(rapids, 49, 512, 128).rows_outermost);
   // B of 1 MB is too much, whatever A has.
   EXPECT_FALSE(plan_of(rapids, 196, 512, 512).rows_outermost);
-  // The panels come from L3 once, while a group of rows walks over them.
-  const ContractionPlan plan = plan_of(rapids, 196, 512, 256);
-  EXPECT_TRUE(plan.rows_outermost);
-  EXPECT_EQ(plan.asking_blocks, plan.group_blocks);
 }
 
 /// Workers that share out columns read rows that the others made: they ask for them ahead.

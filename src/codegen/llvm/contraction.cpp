@@ -270,10 +270,10 @@ class ContractionEmitter {
 
   bool asks() const { return plan_.asking_blocks > 0; }
 
-  /// Where the row block's part of the next panel begins. Blocks count from the group's first one
-  /// where groups meet all columns, else from the panel's. Later blocks ask for what is there.
+  /// Where the row block's part of the next panel begins. Blocks count from the item's first one
+  /// where items have all columns, else from the panel's. Later blocks ask for what is there.
   Value* asked_from(Value* columns, Value* block) {
-    Value* number = plan_.walks_by_groups() ? builder_.CreateSub(block, first_block_) : block;
+    Value* number = plan_.whole_rows ? builder_.CreateSub(block, first_block_) : block;
     const std::int64_t part = plan_.panel_steps * plan_.asked_bytes;
     Value* offset = builder_.CreateAdd(builder_.CreateMul(number, builder_.getInt64(part)),
                                        builder_.getInt64(context_.packed_panel_bytes()));

@@ -49,8 +49,8 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
     return false;
   const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
   const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
-  const std::int64_t share = machine.large_l2 ? l2_share + l2_share / 4 : l2_share;
-  if (b_bytes <= std::min(most_columns_for_a_row(machine.large_l2) * a_bytes, share)) return true;
+  const std::int64_t columns_for_a_row = most_columns_for_a_row(machine.large_l2);
+  if (b_bytes <= std::min(columns_for_a_row * a_bytes, l2_share)) return true;
   // A torn line costs some 60 ns, in which 1 to 2 KB of B arrive from L2.
   constexpr std::int64_t for_a_line = 1024;
   if (b_bytes <= std::min(plan.batches * plan.rows * for_a_line, l2_share) &&

@@ -112,8 +112,6 @@ struct ContractionPlan {
   /// Who calls a row block says how many k count: A is zero behind them.
   bool ends_early = false;
 
-  /// Whether a group of rows meets all columns before the next one does.
-  bool walks_by_groups() const { return whole_rows || rows_outermost; }
   /// Whether workers share out the rows of all of the batch; else, where there are several, its
   /// matrices.
   bool shares_rows_first() const { return rows_outermost && row_groups > 1; }
