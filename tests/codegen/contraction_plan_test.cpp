@@ -91,8 +91,12 @@ TEST(ContractionPlan, cores_with_large_l2_share_out_rows_of_more_products) {
   EXPECT_TRUE(plan_of(rapids, 49, 128, 512).rows_outermost);
   EXPECT_FALSE(plan_of(others, 49, 128, 512).rows_outermost);
   EXPECT_FALSE(plan_of(rapids, 49, 512, 128).rows_outermost);
-  // B of 1 MB is too much, whatever A has.
+  // More than 512 KB of B are too much; so much comes once, and nobody asks for it.
+  EXPECT_FALSE(plan_of(rapids, 196, 384, 384).rows_outermost);
   EXPECT_FALSE(plan_of(rapids, 196, 512, 512).rows_outermost);
+  const ContractionPlan plan = plan_of(rapids, 196, 512, 256);
+  EXPECT_TRUE(plan.rows_outermost);
+  EXPECT_EQ(plan.asking_blocks, 0);
 }
 
 /// Workers that share out columns read rows that the others made: they ask for them ahead.

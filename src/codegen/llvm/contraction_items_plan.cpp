@@ -49,7 +49,9 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
     return false;
   const std::int64_t a_bytes = plan.batches * plan.rows * row_bytes(plan, a_dtype);
   const std::int64_t b_bytes = matrix_bytes(plan, b_dtype);
-  const std::int64_t columns_for_a_row = most_columns_for_a_row(machine.large_l2);
+  // Products of tiles were not measured.
+  const std::int64_t columns_for_a_row =
+      most_columns_for_a_row(machine.large_l2 && plan.tile_steps == 0);
   if (b_bytes <= std::min(columns_for_a_row * a_bytes, l2_share)) return true;
   // A torn line costs some 60 ns, in which 1 to 2 KB of B arrive from L2.
   constexpr std::int64_t for_a_line = 1024;
