@@ -1,8 +1,10 @@
 // Passes by name.
 #include "base/error.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
+#include "passes/split_batches.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
 #include "passes/thin_groups.hpp"
@@ -16,6 +18,12 @@ std::span<const Pass> all_passes() {
   };
   static constexpr auto stack_by_preset = [](Graph graph) {
     return stack_products(std::move(graph), IoFusionGate::preset(Device::cpu), nullptr);
+  };
+  static constexpr auto parts_by_preset = [](Graph graph) {
+    return maps_of_parts(std::move(graph), IoFusionGate::preset(Device::cpu), nullptr);
+  };
+  static constexpr auto batches_by_preset = [](Graph graph) {
+    return split_batches(std::move(graph), IoFusionGate::preset(Device::cpu), nullptr);
   };
   static constexpr auto last_of = [](const Graph&, std::span<const FormQuestion> questions) {
     std::vector<std::size_t> last;
@@ -45,6 +53,8 @@ std::span<const Pass> all_passes() {
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},
                                 {"unflatten_products", unflatten_products},
+                                {"maps_of_parts", parts_by_preset},
+                                {"split_batches", batches_by_preset},
                                 {"stack_products", stack_by_preset},
                                 {"few_channels", few_channels_last},
                                 {"winograd", winograd_last},

@@ -123,8 +123,8 @@ Status PlanBuilder::add_chain(const Region& region) {
       return mapped;
     };
     ExpressionBuilder expression(
-        graph_, first.dims, map, [this](ValueId id) { return locate(id); }, buffers, rows.nodes,
-        rows.accesses);
+        graph_, first.dims, map, [this](ValueId id) { return locate_for_lanes(id); }, buffers,
+        rows.nodes, rows.accesses);
     expression.recompute(first.recomputed);
     for (const std::int32_t index : first.nodes) expression.add(index);
     for (const std::int32_t index : first.nodes) {

@@ -352,7 +352,7 @@ void PlanBuilder::describe_conv(const Node& root, const op::Conv& conv, const Re
 void PlanBuilder::add_epilogue(const Region& region, const Domain& domain, loop::Contraction& c,
                                KernelBuffers& buffers) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
-  const Locate locate_value = [this](ValueId id) { return locate(id); };
+  const Locate locate_value = [this](ValueId id) { return locate_for_lanes(id); };
   ExpressionBuilder tile(graph_, region.dims, domain.map, locate_value, buffers, c.nodes,
                          c.accesses);
   tile.recompute(region.recomputed);

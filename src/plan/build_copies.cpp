@@ -92,6 +92,15 @@ Located PlanBuilder::channels_side_by_side(ValueId id) {
   return {dense_buffer(id), View::dense(id, located.view.dims)};
 }
 
+Located PlanBuilder::locate_for_lanes(ValueId id) {
+  constexpr std::int64_t small_bytes = 1 << 20;
+  const Type& type = graph_.type(id);
+  if (!regions_.weight_only[static_cast<std::size_t>(id.node)] || type.bytes() > small_bytes ||
+      !placement_.of(id).is_turned())
+    return locate(id);
+  return {dense_weight(id), View::dense(id, type.dims())};
+}
+
 Status PlanBuilder::add_host(const Region& region) {
   if (const FlatGraph* body = flat_.body_of(region.root)) return add_loop(region, *body);
   const Node& node = graph_.nodes()[static_cast<std::size_t>(region.root)];

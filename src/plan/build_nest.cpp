@@ -16,7 +16,7 @@ void PlanBuilder::finish_nest(loop::Nest nest, const Domain& domain, KernelBuffe
 ExpressionBuilder PlanBuilder::expression_of(const Region& region, const Domain& domain,
                                              KernelBuffers& buffers, loop::Nest& nest) {
   ExpressionBuilder expression(
-      graph_, region.dims, domain.map, [this](ValueId id) { return locate(id); }, buffers,
+      graph_, region.dims, domain.map, [this](ValueId id) { return locate_for_lanes(id); }, buffers,
       nest.nodes, nest.accesses);
   expression.recompute(region.recomputed);
   return expression;

@@ -152,6 +152,9 @@ class PlanBuilder {
   Located channels_side_by_side(ValueId id);
   /// The same for a value that depends on params and constants alone.
   std::int32_t dense_weight(ValueId id);
+  /// Where maps read a value: a small weight that is shown turned is kept turned, since lanes would
+  /// gather its elements in every run.
+  Located locate_for_lanes(ValueId id);
   Status add_host(const Region& region);
   Status add_call(const Region& region);
   /// Every output has a dense buffer of its own in the arena.

@@ -67,6 +67,17 @@ bool View::is_dense() const {
   return true;
 }
 
+bool View::is_turned() const {
+  bool is_last = true, is_turned = false;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    if (dims[i] == 1) continue;
+    if (strides[i] == 0 || (is_last && std::abs(strides[i]) == 1)) return false;
+    is_turned |= std::abs(strides[i]) == 1;
+    is_last = false;
+  }
+  return is_turned;
+}
+
 bool show_other_blocks(const View& a, const View& b, std::int64_t block) {
   if (a.strides != b.strides) return false;
   const std::int64_t apart = std::abs(a.offset - b.offset);

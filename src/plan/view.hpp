@@ -22,6 +22,8 @@ struct View {
   static View dense(ValueId base, Dims dims);
   /// Row-major without gaps (dims of 1 may have any stride).
   bool is_dense() const;
+  /// Does an axis before the last one run along neighbours? No element is shown twice.
+  bool is_turned() const;
   std::int64_t elements() const { return element_count(dims); }
   bool operator==(const View&) const = default;
 };

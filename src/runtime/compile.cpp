@@ -11,9 +11,11 @@
 #include "graph/byte_weight.hpp"
 #include "graph/op_info.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
+#include "passes/split_batches.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
 #include "passes/sums_of_rows.hpp"
@@ -274,6 +276,10 @@ Result<Graph> Lowering::joined(Graph result, const passes::PrecisionPolicy& poli
                                std::vector<FusionQuestion>& questions,
                                std::vector<Explanation::Claim>& claims) const {
   RLX_ASSIGN(result, passes::unflatten_products(std::move(result)));
+  if (fusion) {
+    RLX_ASSIGN(result, passes::maps_of_parts(std::move(result), gate, &questions, options.answers));
+    RLX_ASSIGN(result, passes::split_batches(std::move(result), gate, &questions, options.answers));
+  }
   RLX_ASSIGN(result, passes::simplify(std::move(result)));
   RLX_ASSIGN(result, passes::merge_equal(std::move(result)));
   if (fusion) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "../passes/same_values.hpp"
+#include "plan/build.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::plan {
@@ -230,6 +231,29 @@ TEST(Placement, copies_of_copies_compute_the_same) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     expect_computed(Copies(seed).graph());
+  }
+}
+
+/// x + exp(w)^T, of so many columns.
+Graph sum_with_turned(std::int64_t columns) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {3, 32, columns});
+  graph.output("y", x + transpose(exp(testing::weight(graph, {columns, 32}, 1)), {1, 0}));
+  return graph;
+}
+
+// Lanes read a small weight side by side, whichever way the graph shows it.
+TEST(Placement, small_weights_are_kept_as_maps_read_them) {
+  for (const std::int64_t columns : {48, 16384}) {
+    const Graph graph = sum_with_turned(columns);
+    const Plan plan = build_plan(flatten(graph).value(), {}).value();
+    ASSERT_EQ(plan.kernels.size(), 1U);
+    ASSERT_EQ(plan.weights.size(), 1U);
+    const bool is_small = columns * 32 * 4 <= 1 << 20;
+    EXPECT_EQ(plan.weights[0].view.is_turned(), is_small);
+    for (const loop::Access& access : std::get<loop::Nest>(plan.kernels[0].body).accesses)
+      EXPECT_EQ(access.strides.back(), is_small || access.buffer == 0 ? 1 : 32);
+    expect_computed(graph);
   }
 }
 
