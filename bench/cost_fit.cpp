@@ -209,6 +209,7 @@ std::vector<Figure> figures() {
   overlap("power", &Overlap::power);
   overlap("block_power", &Overlap::block_power);
   overlap("asked_power", &Overlap::asked_power);
+  overlap("near_power", &Overlap::near_power);
   overlap("row_starts", &Overlap::row_starts);
   overlap("call", &Overlap::call);
   overlap("load_across", &Overlap::load_across);

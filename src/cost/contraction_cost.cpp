@@ -61,6 +61,7 @@ class ContractionCost {
     work.fetched_more = overlap_.fetched_by_blocks;
     const bool asks = plan_.asking_blocks > 0 && overlap_.asked_power > 0;
     work.power = asks ? overlap_.asked_power : overlap_.block_power;
+    work.near_power = overlap_.near_power;
   }
 
  private:

@@ -17,7 +17,8 @@ bool is_narrow(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
 /// Streams and instructions overlap, but not wholly: near a tie both show.
 double overlapped(double compute, double memory, double power) {
   const double longer = std::max(compute, memory), shorter = std::min(compute, memory);
-  return longer <= 0 ? 0 : longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
+  return shorter <= 0 ? longer
+                      : longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
 }
 
 }  // namespace
@@ -390,7 +391,9 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
   time.compute = work.compute * share + work.copied;
   time.overhead = model.kernel + overlap.call * model.cycle + work.overhead * share +
                   work.code_lines * code_line + work.first + (workers > 1 ? model.member_start : 0);
-  double streamed = 0, alone = 0;
+  double alone = 0, near = 0;
+  const auto is_near = [&](std::size_t level) { return level == 1 && work.near_power > 0; };
+  double streamed = 0, streamed_near = 0;
   // The instructions that read and write L1 have been counted.
   for (std::size_t level = 1; level < level_count; ++level) {
     double read = model.read[level] * overlap.reads[level];
@@ -406,10 +409,12 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     const double reading = work.read[level] * share / read;
     const double writing = work.written[level] * share / write;
     // A line that is written comes like one that is read.
-    time.memory += reading + writing;
+    (is_near(level) ? near : time.memory) += reading + writing;
     if (level == 3) alone = reading * (1 - work.far_beside);
-    streamed += work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
+    (is_near(level) ? streamed_near : streamed) +=
+        work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }
+  time.compute = overlapped(time.compute, streamed_near, work.near_power);
   time.compute = overlapped(time.compute, streamed, work.power);
   time.memory +=
       (overlap.row_starts * work.starts + jumps_ns(work, model, overlap.jump) +
@@ -427,8 +432,10 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
            waited_for(crossing.taken * (1 - work.far_beside * overlap.taken_beside),
                       crossing.part_written);
   const double beside = time.compute * work.beside;
-  time.ns = time.overhead + overlapped(beside, time.memory - alone, work.power) + alone +
+  const double hiding = overlapped(beside, near, work.near_power);
+  time.ns = time.overhead + overlapped(hiding, time.memory - alone, work.power) + alone +
             time.compute - beside;
+  time.memory += near;
   time.flops = work.flops;
   return time;
 }

@@ -72,6 +72,9 @@ struct Overlap {
   double block_power = 3;
   /// The same where blocks ask for the panel behind theirs themselves; 0: as if they did not.
   double asked_power = 0;
+  /// The same of what contractions read from L2, by itself, where it comes earlier than what is
+  /// farther away; 0: as that.
+  double near_power = 0;
   /// Of the time that streams of rows take to begin anew, the part that shows.
   double row_starts = 1;
   /// Cycles of a call whose branches go elsewhere than in the kernel before.

@@ -165,6 +165,16 @@ double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers, c
   return sum;
 }
 
+std::size_t FormChoice::launches(Questions asked, const std::vector<Layer>& layers,
+                                 const Choice& forms) const {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads_);
+    if (form.ok()) sum += static_cast<std::size_t>(form->io.kernel_launches);
+  }
+  return sum;
+}
+
 FormChoice::Choice FormChoice::by_layer(Questions asked, const std::vector<Layer>& layers) {
   Choice chosen = fastest_on(asked, layers, threads_);
   // What work is shared out for may take as long alone in another form, with no team to call and no
@@ -212,8 +222,9 @@ FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
   Result<double> least = candidates.empty() ? Result<double>(0.0) : whole(chosen);
   for (const Choice& candidate : candidates) {
     constexpr double small_gain = 1.05;  // is none: predictions differ by as much
+    const bool has_more = launches(asked, layers, candidate) > launches(asked, layers, chosen);
     Result<double> ns = whole(candidate);
-    if (!ns.ok() || (least.ok() && *ns * small_gain > *least)) continue;
+    if (!ns.ok() || (least.ok() && *ns * (has_more ? least_gain : small_gain) > *least)) continue;
     chosen = candidate;
     least = std::move(ns);
   }

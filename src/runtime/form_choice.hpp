@@ -66,6 +66,9 @@ class FormChoice {
   /// What these forms take together on so many threads.
   double total_ns(Questions asked, const std::vector<Layer>& layers, const Choice& forms,
                   int threads) const;
+  /// Kernels that these forms make together.
+  std::size_t launches(Questions asked, const std::vector<Layer>& layers,
+                       const Choice& forms) const;
   /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
   std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
                      const Layer& layer, std::size_t best);

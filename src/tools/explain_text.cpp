@@ -35,8 +35,8 @@ void add_kernels(const Report& report, std::string& text) {
 std::string work_text(const FusionQuestion& question) {
   std::string text;
   if (question.before_ns > 0)
-    text = fmt::format("; planned by itself {} before, {} after",
-                       time_text(question.before_ns * 1e-3), time_text(question.after_ns * 1e-3));
+    text = fmt::format("; planned whole {} before, {} after", time_text(question.before_ns * 1e-3),
+                       time_text(question.after_ns * 1e-3));
   if (question.work_added_ns != 0)
     text += fmt::format("; work added {:.0f} ns", question.work_added_ns);
   return text;

@@ -199,5 +199,18 @@ TEST(NestPlan, ManySeriesOfOneVectorLeaveNoRegistersForAnother) {
   }
 }
 
+// Vectors that no round takes are computed one after the other.
+TEST(NestPlan, SeriesTakeFewRounds) {
+  loop::Nest nest = exponentials(2);
+  for (const auto& [vectors, unroll] :
+       {std::pair{8, 8U}, {9, 8U}, {11, 8U}, {12, 4U}, {15, 4U}, {16, 8U}, {20, 4U}, {28, 8U}}) {
+    nest.extents.back() = vectors * 16;
+    for (loop::Access& access : nest.accesses) access.strides[0] = nest.extents.back();
+    for (loop::Store& store : nest.stores) store.access.strides[0] = nest.extents.back() + 16;
+    const NestPlan plan = plan_nest(nest, machine_with(Isa::avx512), false);
+    EXPECT_EQ(plan.unroll, unroll) << vectors;
+  }
+}
+
 }  // namespace
 }  // namespace rlx::codegen

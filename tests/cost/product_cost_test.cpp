@@ -53,6 +53,17 @@ TEST(ProductCost, GroupsOfWholeRowsBringWeightsBeyondL2FromL3EachTime) {
   EXPECT_LT(more(384), 0.2);   // over 0.6 MB, of which L2 gives two
 }
 
+// A panel in L2 that is read once hides behind the products of a few rows, but not of one.
+TEST(ProductCost, PanelsOfL2ArriveBesideProducts) {
+  const MachineModel model = model_of_rapids(false);
+  const auto beside_peak = [&](std::int64_t rows) {
+    const double cycles = static_cast<double>(rows) * 256 * 64 / 16 / model.fma_per_cycle;
+    return product_ns(product(rows, 256, 64), f32, f32, true, model, 1) / (cycles * model.cycle);
+  };
+  EXPECT_LT(beside_peak(4), 1.3);
+  EXPECT_GT(beside_peak(1), 1.7);
+}
+
 TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {
   const ProductShape few = product(4, 1024, 1024);
   EXPECT_GT(whole_rows(WholeRows::results, few, 2, bf16, bf16), 0);

@@ -156,5 +156,24 @@ TEST(FormChoice, AsksTheWholeOfShortPrograms) {
   EXPECT_EQ(chosen({400, 310, 311}, 2), std::pair(Choice{1}, std::size_t{0}));  // long
 }
 
+/// What talks more has to gain more.
+TEST(FormChoice, MoreKernelsGainATenthOfTheWhole) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  using Choice = FormChoice::Choice;
+  const auto chosen = [&](const std::vector<int>& forms, double first, double second) {
+    const std::vector<passes::FormQuestion> questions{question(8, forms, made)};
+    return FormChoice(backend, 2, gate, none_given, whole)
+        .fastest(whole, questions, [&](const Choice& of) -> Result<double> {
+          return of[0] == 1 ? first : of[0] == 2 ? second : 1000.0;
+        })[0];
+  };
+  EXPECT_EQ(chosen({20, 10, 11}, 108, 100), 1U);
+  EXPECT_EQ(chosen({20, 10, 11}, 112, 100), 2U);
+  EXPECT_EQ(chosen({20, 11, 10}, 108, 100), 2U);
+  EXPECT_EQ(chosen({20, 11, 10}, 104, 100), 1U);
+}
+
 }  // namespace
 }  // namespace rlx

@@ -15,6 +15,7 @@
 #include "graph/weight_only.hpp"
 #include "plan/build_recurrence.hpp"
 #include "plan/plan_io.hpp"
+#include "plan/second_thoughts.hpp"
 
 namespace rlx::cpu {
 namespace {
@@ -97,7 +98,8 @@ class CpuBackend final : public Backend {
     plan::FusionPolicy policy = plan::fusion_policy(shared_->model, threads, request.fusion);
     policy.exact = request.exact;
     policy.given = request.given;
-    RLX_ASSIGN(program->plan, planned(*request.graph, threads, policy));
+    RLX_ASSIGN(program->plan, plan::build_plan_with_second_thoughts(
+                                  *request.graph, build_options(threads, std::move(policy), {})));
     add_step_kernels(*program);
     const codegen::CodeStatistics before = shared_->library->statistics();
     if (request.saved &&
@@ -136,7 +138,12 @@ class CpuBackend final : public Backend {
   Result<Prospect> prospect(const Graph& graph, int threads,
                             const cost::Elsewhere& elsewhere) const override {
     RLX_ASSIGN(const plan::FlatGraph flat, plan::flatten(graph));
-    RLX_ASSIGN(const plan::Plan plan, planned(flat, threads, elsewhere));
+    // As the gate alone decides.
+    const int most = threads_for(threads);
+    RLX_ASSIGN(
+        const plan::Plan plan,
+        plan::build_plan(
+            flat, build_options(most, plan::fusion_policy(shared_->model, most, true), elsewhere)));
     return Prospect{plan.predicted_ns, plan::profile_plan_io(plan)};
   }
 
@@ -155,20 +162,14 @@ class CpuBackend final : public Backend {
     return asked > 0 ? std::min(asked, shared_->pool->threads()) : threads_;
   }
 
-  /// As the gate alone decides, on so many threads (0: the device's).
-  Result<plan::Plan> planned(const plan::FlatGraph& graph, int asked,
-                             const cost::Elsewhere& elsewhere = {}) const {
-    const int threads = threads_for(asked);
-    return planned(graph, threads, plan::fusion_policy(shared_->model, threads, true), elsewhere);
-  }
-  Result<plan::Plan> planned(const plan::FlatGraph& graph, int threads, plan::FusionPolicy policy,
-                             const cost::Elsewhere& elsewhere = {}) const {
-    return plan::build_plan(graph, {.target = shared_->library->target(),
-                                    .model = shared_->model,
-                                    .threads = threads,
-                                    .fusion = std::move(policy),
-                                    .step_work = own_kernel_work,
-                                    .elsewhere = elsewhere});
+  plan::BuildOptions build_options(int threads, plan::FusionPolicy policy,
+                                   const cost::Elsewhere& elsewhere) const {
+    return {.target = shared_->library->target(),
+            .model = shared_->model,
+            .threads = threads,
+            .fusion = std::move(policy),
+            .step_work = own_kernel_work,
+            .elsewhere = elsewhere};
   }
 
   std::shared_ptr<Shared> shared_;

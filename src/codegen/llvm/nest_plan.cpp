@@ -278,6 +278,16 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
 }
 
+/// Vectors of a round, at most `most`: what no round takes is computed one by one, and each of
+/// those waits for its series alone.
+unsigned fewest_rounds(std::int64_t vectors, unsigned most) {
+  const auto rounds = [&](unsigned unroll) { return vectors / unroll + vectors % unroll; };
+  unsigned best = 1;
+  for (unsigned unroll = 2; unroll <= most; unroll *= 2)
+    if (rounds(unroll) <= rounds(best)) best = unroll;
+  return best;
+}
+
 /// The dim becomes the last before the vector dim.
 void make_tile_dim(NestPlan& plan, int dim) {
   std::vector<int> order(plan.nest.extents.size());
@@ -403,7 +413,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
     if (node.op == ScalarOp::reduce) plan.levels = std::max(plan.levels, level);
   }
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
-  const auto vectors = static_cast<unsigned>(std::clamp<std::int64_t>(extent / plan.lanes, 1, 8));
+  const std::int64_t vectors = std::max<std::int64_t>(extent / plan.lanes, 1);
   const auto series = static_cast<unsigned>(
       std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series));
   unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
@@ -411,7 +421,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   constexpr unsigned few = 4, enough = 16;
   if (series > 1) affordable = machine.registers > 16 ? 8 : 4;
   if (series > few) affordable = std::clamp(enough / series, 1U, affordable);
-  plan.unroll = std::bit_floor(std::min(vectors, affordable));
+  plan.unroll = fewest_rounds(vectors, affordable);
   plan.abreast = series > 1 && plan.unroll > 1;
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
