@@ -176,15 +176,17 @@ loop::Nest layer_norm(std::int64_t batch, std::int64_t m, std::int64_t n) {
 
 TEST(ContractionEpilogue, layer_norm_behind_whole_rows) {
   for (const Target& target : host_targets()) {
-    for (std::int64_t n : {5, 64, 200}) {
+    for (std::int64_t n : {5, 16, 64, 200}) {
       for (std::int64_t m : {1, 7, 37}) {
-        loop::Kernel kernel = matmul({.m = m, .n = n, .k = 30, .batch = 2}, target);
-        kernel.buffers.push_back({f32, 2 * m * n, true});
-        body(kernel).row_epilogue = layer_norm(2, m, n);
-        expect_as_interpreted(kernel, target, 2e-5, 1);
-        // In place: the norm overwrites the rows of the sums.
-        body(kernel).row_epilogue.stores[0].access.buffer = 2;
-        expect_as_interpreted(kernel, target, 2e-5, 2);
+        for (std::int64_t batch : {1, 2}) {
+          loop::Kernel kernel = matmul({.m = m, .n = n, .k = 30, .batch = batch}, target);
+          kernel.buffers.push_back({f32, batch * m * n, true});
+          body(kernel).row_epilogue = layer_norm(batch, m, n);
+          expect_as_interpreted(kernel, target, 2e-5, 1);
+          // In place: the norm overwrites the rows of the sums.
+          body(kernel).row_epilogue.stores[0].access.buffer = 2;
+          expect_as_interpreted(kernel, target, 2e-5, 2);
+        }
       }
     }
   }

@@ -212,5 +212,29 @@ TEST(NestPlan, SeriesTakeFewRounds) {
   }
 }
 
+/// exp(x - max(x)) of `count` rows.
+loop::Nest powers(std::int64_t count, std::int64_t columns) {
+  loop::Nest nest;
+  nest.extents = {count, columns};
+  nest.parallel_dims = 1;
+  nest.accesses = {{.buffer = 0, .strides = {columns, 1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::reduce, .dtype = f32, .a = 0, .reduce_kind = ReduceKind::max},
+                {.op = ScalarOp::sub, .dtype = f32, .a = 0, .b = 1},
+                {.op = ScalarOp::exp, .dtype = f32, .a = 2}};
+  nest.stores = {{{.buffer = 1, .strides = {columns, 1}}, 3}};
+  return nest;
+}
+
+// Behind a product nobody knows how many rows there are at once: those of one vector are joined
+// together all the same.
+TEST(NestPlan, RowsOfOneVectorAreJoinedTogether) {
+  const Machine machine = machine_with(Isa::avx512);
+  EXPECT_EQ(plan_nest(powers(80, 13), machine, true).rows, 8U);
+  EXPECT_EQ(plan_nest(powers(80, 13), machine, false).rows, 8U);
+  EXPECT_EQ(plan_nest(powers(80, 30), machine, true).rows, 1U);
+  EXPECT_EQ(plan_nest(powers(1, 13), machine, true).rows, 1U);
+}
+
 }  // namespace
 }  // namespace rlx::codegen

@@ -41,7 +41,8 @@ struct NestPlan {
   /// Where lanes run along reduced dims: each pass is made for so many rows before the next pass,
   /// so that the rows' series and sums overlap.
   std::int64_t row_block = 1;
-  unsigned rows = 1;  ///< rows of a block whose lanes are joined together
+  unsigned rows = 1;      ///< rows of a block whose lanes are joined together
+  bool any_rows = false;  ///< nothing says how many rows there will be at once
   /// Accesses that run along the tile dim: a tile of lanes x lanes elements is read in runs and
   /// turned.
   std::vector<int> turned;

@@ -48,9 +48,9 @@ void NestEmitter::row_groups(llvm::Value* low, llvm::Value* high, bool may_repea
   const std::int64_t rest =
       nest_.extents[static_cast<std::size_t>(plan_.row_dim())] % plan_.row_block;
   llvm::Value* end = high;
-  if (plan_.row_block % group == 0 && rest % group == 0) {
+  if (group == 1 || (!plan_.any_rows && plan_.row_block % group == 0 && rest % group == 0)) {
     emitter_.loop(low, high, group, [&](llvm::Value* index) { body(index, plan_.rows); });
-  } else if (may_repeat && (rest == 0 || rest >= group)) {
+  } else if (!plan_.any_rows && may_repeat && (rest == 0 || rest >= group)) {
     llvm::Value* latest = b.CreateSub(high, emitter_.i64(group));
     emitter_.loop(low, high, group, [&](llvm::Value* index) {
       body(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, index, latest), plan_.rows);

@@ -6,8 +6,8 @@
 namespace rlx::codegen {
 
 /// Rows of few vectors wait for their own sums: where that takes longer than their work, passes are
-/// made for blocks of rows. With `rows` nothing says how many there will be at once: each is joined
-/// alone.
+/// made for blocks of rows. With `rows` nothing says how many there will be at once: rows of more
+/// than one vector are joined alone.
 void plan_rows(NestPlan& plan, bool rows) {
   const loop::Nest& nest = plan.nest;
   if (!plan.vector_is_reduced() || plan.levels == 0 || nest.parallel_dims == nest.lead) return;
@@ -33,11 +33,12 @@ void plan_rows(NestPlan& plan, bool rows) {
   const std::int64_t bodies = (vectors >= unroll ? unroll : 0) + (vectors % unroll != 0) + tail;
   const double code = std::max(static_cast<double>(bodies) * instructions, 1.0);
   // Joins are little beside the work of rows of many vectors, and several loops run worse than one.
-  const bool alone = rows || vectors > 8;
+  const bool alone = (rows && row > 1) || vectors > 8;
   const std::int64_t most = alone ? 1 : std::min<std::int64_t>(bodies == 1 ? 8 : 4, there);
   while (2 * plan.rows <= most && 2 * plan.rows * code <= most_instructions) {
     plan.rows *= 2;
   }
+  plan.any_rows = rows;
   // A group at the end that reaches back computes rows twice.
   auto computed = [&] { return (there + plan.rows - 1) / plan.rows * plan.rows; };
   while (20 * computed() > 23 * there) plan.rows /= 2;
