@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "graph/weight_only.hpp"
 #include "passes/held_reshape.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
@@ -59,7 +60,10 @@ Axes to_channels_last(int rank) {
 class LayoutPass {
  public:
   explicit LayoutPass(const Graph& source)
-      : source_(source), held_(source.nodes().size()), readers_(source.nodes().size()) {
+      : source_(source),
+        held_(source.nodes().size()),
+        readers_(source.nodes().size()),
+        is_weight_(weight_only_nodes(source)) {
     for (std::size_t i = 0; i < source.nodes().size(); ++i) {
       for (const ValueId input : source.nodes()[i].inputs)
         if (input.node >= 0) readers_[static_cast<std::size_t>(input.node)].push_back(i);
@@ -163,27 +167,59 @@ class LayoutPass {
   }
 
   /// The order of the largest operand; null if that one is not held transposed: a small one, as a
-  /// bias, does not turn what is larger. One in parts counts only where it has all dims of the
-  /// result, so that its parts are known.
+  /// bias, does not turn what is larger, nor does one of the same size that is no image turn
+  /// products (scores of attention beside positions). Weights have no say: they are turned
+  /// beforehand. One in parts counts only where it has all dims of the result, so that its parts
+  /// are known.
   const Held* held_order(const Node& node) const {
     const Held* found = nullptr;
+    ValueId turned, as_it_is;
     std::int64_t most = -1, most_as_it_is = -1;
     for (const ValueId input : node.inputs) {
-      if (input.node < 0) continue;
+      if (input.node < 0 || is_weight_[static_cast<std::size_t>(input.node)]) continue;
       const Held& entry = held(input);
       const Type& type = source_.type(input);
       if (!type.is_static()) continue;
       if (entry.perm.empty() || type.rank() != node.results[0].rank() ||
           (!entry.parts.empty() && !node.op.is<op::Reduce>() &&
            type.shape != node.results[0].shape)) {
+        if (type.elements() > most_as_it_is) as_it_is = input;
         most_as_it_is = std::max(most_as_it_is, type.elements());
       } else if (type.elements() > most) {
         most = type.elements();
         found = &entry;
+        turned = input;
       }
     }
     const bool mixes = node.op.info().traits.elementwise || node.op.is<op::Concat>();
-    return mixes && most < most_as_it_is ? nullptr : found;
+    if (!mixes || !found || most > most_as_it_is) return found;
+    const bool stays = most < most_as_it_is ||
+                       (made_by(as_it_is).is<op::DotGeneral>() && !is_of_windows(made_by(turned)));
+    return stays ? nullptr : found;
+  }
+
+  static bool is_of_windows(const Op& op) {
+    return op.is<op::Conv>() || op.is<op::WindowReduce>() || op.is<op::Resize>();
+  }
+
+  /// The op behind the maps and views that show a value; of several operands the largest counts.
+  const Op& made_by(ValueId id) const {
+    constexpr int most_nodes = 32;
+    for (int i = 0; i < most_nodes; ++i) {
+      const Node& node = source_.node(id);
+      const bool shows = node.op.is<op::Reshape>() || node.op.is<op::Transpose>() ||
+                         node.op.is<op::Slice>() || node.op.is<op::Reduce>();
+      if (!shows && !node.op.info().traits.elementwise) return node.op;
+      std::int64_t most = -1;
+      for (const ValueId operand : node.inputs) {
+        if (operand.node < 0 || !source_.type(operand).is_static()) continue;
+        const std::int64_t elements = source_.type(operand).elements();
+        if (elements > most) id = operand;
+        most = std::max(most, elements);
+      }
+      if (most < 0) return node.op;
+    }
+    return source_.node(id).op;
   }
 
   // transpose(transpose(v, inner), outer) = transpose(v, inner o outer): nothing is computed
@@ -435,6 +471,7 @@ class LayoutPass {
   Graph target_;
   std::vector<std::vector<Held>> held_;
   std::vector<std::vector<std::size_t>> readers_;  // by node
+  std::vector<bool> is_weight_;                    // by node
   std::set<std::int32_t> asked_for_;
   std::map<std::pair<ValueId, Axes>, ValueId> logical_;
   std::size_t index_ = 0;

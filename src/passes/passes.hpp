@@ -69,6 +69,10 @@ Result<Graph> byte_tables(Graph graph);
 /// read through casts that nobody else wants.
 Result<Graph> casts_of_products(Graph graph);
 
+/// a b = sum(a * b^T) for batches of products with one column, b no weight. Sums in another order.
+/// Wants canonical contractions.
+Result<Graph> single_columns(Graph graph);
+
 /// Matrix products whose rows are taken apart behind them, after maps that treat all rows alike, in
 /// the shape that they take: what follows meets them in its own shape and can join their kernels.
 /// Wants canonical contractions.

@@ -49,6 +49,7 @@ std::span<const Pass> all_passes() {
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"sums_of_convolutions", sums_of_convolutions},
+                                {"single_columns", single_columns},
                                 {"thin_groups", thin_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},

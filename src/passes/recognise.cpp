@@ -1,7 +1,6 @@
 // Composites that an exporter took apart, found again: a table of equations. Only those that pay
-// are here. Softmax, SiLU, biases and residuals taken apart make the same kernels as their
-// composites, because regions are formed from primitives; the same holds for attention whose heads
-// are not repeated.
+// are here. Softmax, SiLU, biases, residuals and attention taken apart make the same kernels as
+// their composites, because regions are formed from primitives.
 #include <algorithm>
 #include <cmath>
 
@@ -127,77 +126,8 @@ std::optional<Match> norm(const Pattern& p, ValueId id) {
   return std::nullopt;
 }
 
-/// k where a value is k [B, heads, S, D] with every head repeated side by side:
-/// reshape(broadcast(reshape(k))) as exporters of shared key heads write it.
-std::optional<ValueId> repeated_heads(const Pattern& p, ValueId id) {
-  if (!p.is<op::Reshape>(id) || !p.is<op::Broadcast>(p.in(id, 0))) return std::nullopt;
-  const ValueId wide = p.in(id, 0), narrow = p.in(wide, 0);
-  if (!p.is<op::Reshape>(narrow)) return std::nullopt;
-  const ValueId k = p.in(narrow, 0);
-  const Graph& g = p.graph();
-  for (const ValueId value : {id, wide, narrow, k}) {
-    if (!g.type(value).is_static()) return std::nullopt;
-  }
-  const Dims all = g.type(id).dims(), five = g.type(wide).dims(), one = g.type(narrow).dims(),
-             own = g.type(k).dims();
-  const bool fits = all.size() == 4 && five.size() == 5 && own.size() == 4 &&
-                    one == Dims{own[0], own[1], 1, own[2], own[3]} &&
-                    five == Dims{own[0], own[1], five[2], own[2], own[3]} &&
-                    all == Dims{own[0], own[1] * five[2], own[2], own[3]};
-  return fits ? std::optional(k) : std::nullopt;
-}
-
-/// k [B, H, S, D] where the value is k or its transpose with the last two axes swapped, as
-/// `swapped` says.
-std::optional<ValueId> keys(const Pattern& p, ValueId id, bool swapped) {
-  if (!swapped) return repeated_heads(p, id);
-  const auto* turn = p.is<op::Transpose>(id) ? p.node(id).op.as<op::Transpose>() : nullptr;
-  if (!turn || turn->perm != Axes{0, 1, 3, 2}) return std::nullopt;
-  return repeated_heads(p, p.in(id, 0));
-}
-
-bool multiplies(const op::DotGeneral& dot, std::int64_t b_contract) {
-  return dot.a_batch == Axes{0, 1} && dot.b_batch == Axes{0, 1} && dot.a_contract == Axes{3} &&
-         dot.b_contract == Axes{b_contract};
-}
-
-// attention(q, k, v, mask) = softmax(q * repeat(k)^T * scale + mask) * repeat(v)
-// Pays: the repeated keys and values are not copied, and the scores stay in one kernel.
-std::optional<Match> shared_attention(const Pattern& p, ValueId id) {
-  if (!p.is<op::DotGeneral>(id) || !multiplies(*p.node(id).op.as<op::DotGeneral>(), 2))
-    return std::nullopt;
-  const ValueId shares = p.in(id, 0);
-  const auto v = keys(p, p.in(id, 1), false);
-  if (!v || !p.is<op::Softmax>(shares) || !p.read_once(shares)) return std::nullopt;
-  const std::int64_t axis = p.node(shares).op.as<op::Softmax>()->axis;
-  if (axis != -1 && axis != 3) return std::nullopt;
-  ValueId scores = p.in(shares, 0), mask;
-  for (std::size_t k = 0; p.is<op::Add>(scores) && k < 2; ++k) {
-    const Pattern::Product part = p.product(p.in(scores, k));
-    if (part.values.size() != 1 || !p.is<op::DotGeneral>(part.values[0])) continue;
-    mask = p.in(scores, 1 - k);
-    if (!p.read_once(p.in(scores, k))) return std::nullopt;
-    scores = p.in(scores, k);
-    break;
-  }
-  const Pattern::Product scaled = p.product(scores);
-  if (scaled.values.size() != 1 || !p.is<op::DotGeneral>(scaled.values[0])) return std::nullopt;
-  const ValueId by_key = scaled.values[0];
-  const auto& dot = *p.node(by_key).op.as<op::DotGeneral>();
-  const bool swapped = multiplies(dot, 2);
-  if ((!swapped && !multiplies(dot, 3)) || !p.read_once(by_key)) return std::nullopt;
-  const auto k = keys(p, p.in(by_key, 1), swapped);
-  if (!k) return std::nullopt;
-  const Type &q_type = p.graph().type(p.in(by_key, 0)), &k_type = p.graph().type(*k);
-  if (k_type.dims()[1] != p.graph().type(*v).dims()[1] || !q_type.is_static()) return std::nullopt;
-  Match match{op::Attention{.scale = scaled.factor, .blind_rows_are_nan = true},
-              {p.in(by_key, 0), *k, *v}};
-  if (mask.node >= 0) match.operands.push_back(mask);
-  return match;
-}
-
 /// The table: tried in order at every node.
-constexpr Rule rules[] = {gelu, norm, shared_attention};
+constexpr Rule rules[] = {gelu, norm};
 
 // (c * x) . y = c * (x . y)
 // Pays where x is a view: the product would be a kernel of its own that copies x, and behind the

@@ -18,12 +18,11 @@ bool holds(const Axes& axes, std::int64_t axis) {
   return std::ranges::find(axes, axis) != axes.end();
 }
 
-/// An axis of g * r elements that is to be two, of g and of r.
+/// An axis of so many elements that is to be two.
 struct Split {
   std::size_t axis = 0;
-  std::int64_t groups = 1, each = 1;
+  std::int64_t outer = 1, inner = 1;
 
-  std::int64_t both() const { return groups * each; }
   /// The axes of a value that has them, the split one as two.
   Axes of(const Axes& axes) const {
     const auto at = static_cast<std::int64_t>(axis);
@@ -59,8 +58,11 @@ class Finder {
                     dims.begin() + static_cast<std::ptrdiff_t>(axis) + 2))
       return std::nullopt;
     const std::size_t missing = dims.size() - from.size();
-    const bool repeats = axis + 1 < missing || from[axis + 1 - missing] == 1;
-    if (!repeats || dims[axis] == 1 || dims[axis + 1] == 1 || !is_batch_of_all({index, 0}, axis))
+    const auto repeats = [&](std::size_t along) {
+      return along < missing || from[along - missing] == 1;
+    };
+    if (repeats(axis) == repeats(axis + 1) || dims[axis] == 1 || dims[axis + 1] == 1 ||
+        !is_batch_of_all({index, 0}, axis))
       return std::nullopt;
     return Split{axis, dims[axis], dims[axis + 1]};
   }
@@ -200,13 +202,13 @@ class Splitter {
   Value split_up(ValueId id, const Split& split) {
     const auto known = known_.find(id);
     if (known != known_.end() && known->second.split.axis == split.axis &&
-        known->second.split.groups == split.groups)
+        known->second.split.outer == split.outer)
       return known->second.value;
     Shape shape = source().type(id).shape;
     const bool is_one = shape[split.axis] == Dim(1);
-    shape[split.axis] = Dim(is_one ? 1 : split.groups);
+    shape[split.axis] = Dim(is_one ? 1 : split.outer);
     shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(split.axis) + 1,
-                 Dim(is_one ? 1 : split.each));
+                 Dim(is_one ? 1 : split.inner));
     return reshape(target(id), shape);
   }
 

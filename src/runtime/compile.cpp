@@ -237,6 +237,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
   if (reorders()) {
     RLX_ASSIGN(result, passes::sums_of_convolutions(std::move(result)));
+    RLX_ASSIGN(result, passes::single_columns(std::move(result)));
   }
   if (reorders() && backend.model()) {
     RLX_ASSIGN(result, passes::thin_groups(std::move(result), backend.model()->machine.lanes(4)));

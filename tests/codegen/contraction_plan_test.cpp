@@ -109,6 +109,27 @@ TEST(ContractionPlan, blocks_ask_for_the_rows_behind_theirs) {
   EXPECT_FALSE(plan_of(rapids, 49, 128, 512).asks_for_rows) << "they are its own";
 }
 
+/// A large B arrives during the first walk over it: four blocks share one, unless one group is
+/// left.
+TEST(ContractionPlan, whole_rows_walk_seldom_over_a_large_b) {
+  const Target target{Isa::avx512, "", ""};
+  const auto groups = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    loop::Kernel kernel = testing::matmul({.m = rows, .n = columns, .k = depth}, target);
+    auto& contraction = std::get<loop::Contraction>(kernel.body);
+    contraction.row_epilogue = {.extents = {rows, columns},
+                                .parallel_dims = 1,
+                                .nodes = {{.op = ScalarOp::constant, .dtype = f32}}};
+    const ContractionPlan plan =
+        plan_contraction(contraction, f32, f32, PlanMachine(machine_of(target)));
+    return std::pair(plan.row_blocks, plan.row_groups);
+  };
+  EXPECT_EQ(groups(96, 256, 1024), std::pair(std::int64_t{16}, std::int64_t{4}));
+  EXPECT_EQ(groups(96, 256, 256), std::pair(std::int64_t{16}, std::int64_t{8}));
+  EXPECT_EQ(groups(64, 256, 768), std::pair(std::int64_t{11}, std::int64_t{4}));
+  EXPECT_EQ(groups(64, 256, 256), std::pair(std::int64_t{11}, std::int64_t{11}));
+  EXPECT_EQ(groups(12, 256, 1024), std::pair(std::int64_t{2}, std::int64_t{2}));
+}
+
 TEST(ContractionPlan, tiles_want_rows_at_one_distance_and_runs_side_by_side) {
   const testing::MatmulOptions options{
       .m = 64, .n = 64, .k = 64, .packed = false, .a = bf16, .b = bf16};

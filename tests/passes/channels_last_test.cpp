@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/op_info.hpp"
+#include "graph/weight_only.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 
@@ -65,6 +66,58 @@ TEST(ChannelsLast, OtherReshapesKeepTheirMeaning) {
         dims, [&](Value x) { return reshape(relu(reshape(x, shape)), {2, 12, 4, 6}); });
     expect_same(graph, passes::channels_last(graph).value(), dims);
   }
+}
+
+/// The transposes that an output is made of, weights' left out.
+int live_transposes(const Graph& graph) {
+  const Graph live = passes::drop_dead(graph).value();
+  const std::vector<bool> is_weight = weight_only_nodes(live);
+  int count = 0;
+  for (std::size_t i = 0; i < live.nodes().size(); ++i)
+    count += live.nodes()[i].op.is<op::Transpose>() && !is_weight[i];
+  return count;
+}
+
+// Of two values of one size products keep their order: the other one, which a table gave for each
+// pair of positions, is turned.
+TEST(ChannelsLast, PositionsDoNotTurnScores) {
+  Graph graph;
+  const Value q = graph.input("q", f32, {1, 4, 6, 8}), k = graph.input("k", f32, {1, 4, 8, 6}),
+              v = graph.input("v", f32, {1, 4, 6, 8}), pairs = graph.input("pairs", i64, {6, 6});
+  const Value table = graph.param("table", f32, {10, 4});
+  const Value bias = transpose(graph.add_one(op::Gather{0}, {table, pairs}), {2, 0, 1});
+  const Value scores = matmul(q, k) + reshape(bias, {1, 4, 6, 6});
+  const Value powers = exp(scores - reduce(scores, Reduction::max, {3}, true));
+  graph.output("y", matmul(powers, v));
+  EXPECT_EQ(live_transposes(passes::channels_last(graph).value()), 1);
+  // An image beside a product's result stays as it is: pools want it so.
+  Graph image;
+  const op::WindowReduce pool{.kind = Reduction::max, .window = {2, 2}};
+  const Value x = image.add_one(pool, {image.input("x", f32, {1, 4, 7, 8})});
+  const Value mixed =
+      matmul(image.input("a", f32, {1, 4, 6, 5}), image.input("b", f32, {1, 4, 5, 7}));
+  image.output("y", image.add_one(pool, {x + mixed}));
+  const Graph made = passes::channels_last(image).value();
+  const auto sum =
+      std::ranges::find_if(made.nodes(), [](const Node& n) { return n.op.is<op::Add>(); });
+  ASSERT_NE(sum, made.nodes().end());
+  EXPECT_EQ(sum->results[0].dims(), (Dims{1, 6, 7, 4}));
+}
+
+// Weights have no say: positions that are resized as an image do not turn the rows that they are
+// added to.
+TEST(ChannelsLast, WeightsDoNotTurnWhatTheyAreAddedTo) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 12, 5});
+  const Value image = graph.param("positions", f32, {1, 5, 3, 4});
+  const op::WindowReduce same{.kind = Reduction::mean, .window = {1, 1}};
+  const Value rows = reshape(transpose(graph.add_one(same, {image}), {0, 2, 3, 1}), {1, 12, 5});
+  graph.output("turned first", relu(x + transpose(reshape(image, {1, 5, 12}), {0, 2, 1})));
+  graph.output("y", relu(x + rows));
+  const Graph made = passes::channels_last(graph).value();
+  EXPECT_EQ(live_transposes(made), 0);
+  for (const Node& node : made.nodes())
+    EXPECT_TRUE(!node.op.is<op::Relu>() || node.results[0].dims() == (Dims{1, 12, 5}));
 }
 
 }  // namespace

@@ -185,48 +185,5 @@ TEST(Recognise, division_by_a_number_is_a_product) {
   for (const auto& other : others) EXPECT_EQ(count<op::Div>(recognised(of_x(other))), 1);
 }
 
-/// softmax(q * repeat(k)^T * 0.5 + mask) * repeat(v), `scores_too`: with the scores as an output.
-Graph repeated(bool side_by_side, bool scores_too) {
-  Graph graph;
-  const Value q = graph.input("q", f32, {2, 6, 5, 8}), k = graph.input("k", f32, {2, 2, 7, 8}),
-              v = graph.input("v", f32, {2, 2, 7, 8}), mask = graph.input("m", f32, {2, 1, 5, 7});
-  const auto repeat = [&](Value x) {
-    if (side_by_side)
-      return reshape(broadcast(reshape(x, {2, 2, 1, 7, 8}), {2, 2, 3, 7, 8}), {2, 6, 7, 8});
-    return reshape(broadcast(reshape(x, {2, 1, 2, 7, 8}), {2, 3, 2, 7, 8}), {2, 6, 7, 8});
-  };
-  const Value scores = matmul(q, transpose(repeat(k), {0, 1, 3, 2})) * number(graph, 0.5) + mask;
-  const Value shares = softmax(scores);
-  if (scores_too) graph.output("shares", shares);
-  graph.output("y", matmul(shares, repeat(v)));
-  return graph;
-}
-
-TEST(Recognise, attention_with_repeated_heads_shares_them) {
-  const Graph found = recognised(repeated(true, false), 1e-5);
-  EXPECT_EQ(count<op::Attention>(found), 1);
-  EXPECT_EQ(count<op::Broadcast>(found), 0);
-}
-
-TEST(Recognise, rows_that_see_no_key_stay_nan) {
-  const Graph found = passes::recognise(repeated(true, false)).value();
-  std::mt19937 generator(5);
-  std::vector<Tensor> inputs;
-  for (const Node& node : found.nodes()) {
-    if (!node.op.is<op::Input>()) continue;
-    inputs.push_back(testing::noise(node.results[0], -2, 2, generator));
-    if (node.op.as<op::Input>()->name == "m")
-      std::fill_n(reinterpret_cast<float*>(inputs.back().mutable_data()), 7, -INFINITY);
-  }
-  const std::vector<Tensor> made = evaluate_graph(found, inputs).value();
-  EXPECT_TRUE(std::isnan(made[0].as<float>()[0]));
-  EXPECT_FALSE(std::isnan(made[0].as<float>()[8]));
-}
-
-TEST(Recognise, what_is_nearly_shared_attention_stays) {
-  EXPECT_EQ(count<op::Attention>(recognised(repeated(false, false), 1e-5)), 0);
-  EXPECT_EQ(count<op::Attention>(recognised(repeated(true, true), 1e-5)), 0);
-}
-
 }  // namespace
 }  // namespace rlx

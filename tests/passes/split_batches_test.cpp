@@ -13,12 +13,13 @@ using testing::weight;
 
 constexpr std::int64_t groups = 2, each = 3;
 
-/// [1, groups, n, d] as [1, groups * each, n, d], each head repeated.
-Value repeated(Value x) {
+/// [1, groups, n, d] as [1, groups * each, n, d], each head repeated, or all `together`.
+Value repeated(Value x, bool together = false) {
   Shape shape = x.shape();
-  shape.insert(shape.begin() + 2, Dim(1));
+  const int along = together ? 1 : 2;
+  shape.insert(shape.begin() + along, Dim(1));
   const Value apart = reshape(x, shape);
-  shape[2] = Dim(each);
+  shape[static_cast<std::size_t>(along)] = Dim(each);
   const Value all = broadcast(apart, shape);
   shape.erase(shape.begin() + 1, shape.begin() + 3);
   shape.insert(shape.begin() + 1, Dim(groups * each));
@@ -72,7 +73,7 @@ TEST(SplitBatches, OneOperandAndReadersThatWantTheAxisWhole) {
   Graph graph;
   const Value q = graph.input("q", f32, {1, groups * each, 5, 8}),
               k = graph.input("k", f32, {1, groups, 7, 8});
-  const Value scores = matmul(q, transpose(repeated(k), {0, 1, 3, 2}));
+  const Value scores = matmul(q, transpose(repeated(k, true), {0, 1, 3, 2}));
   graph.output("summed", reduce(scores, Reduction::sum, {1}, true));
   graph.output("scores", scores);
   graph.output("slice", slice(relu(scores), {0, 1, 0, 0}, {1, 5, 5, 7}));

@@ -160,6 +160,41 @@ TEST(Attention, taken_apart_is_one_kernel) {
     ASSERT_NEAR(made["y"].as<float>()[i], wanted["y"].as<float>()[i], 1e-5) << i;
 }
 
+// Heads that share keys and values, repeated side by side or all together, scaled and masked: no
+// repetition is stored. Rows that see no key are NaN, as the softmax says.
+TEST(Attention, of_repeated_heads_is_one_kernel) {
+  for (const bool together : {false, true}) {
+    Graph graph;
+    const Value q = graph.input("q", f32, {2, 6, 5, 8}), k = graph.input("k", f32, {2, 2, 7, 8}),
+                v = graph.input("v", f32, {2, 2, 7, 8}), mask = graph.input("m", f32, {2, 1, 5, 7});
+    const Shape apart = together ? Shape{2, 1, 2, 7, 8} : Shape{2, 2, 1, 7, 8},
+                all = together ? Shape{2, 3, 2, 7, 8} : Shape{2, 2, 3, 7, 8};
+    const auto repeat = [&](Value x) {
+      return reshape(broadcast(reshape(x, apart), all), {2, 6, 7, 8});
+    };
+    const Value keys = transpose(repeat(k), {0, 1, 3, 2}) * graph.constant(f32, 0.5);
+    graph.output("y", matmul(softmax(matmul(q, keys) + mask), repeat(v)));
+    std::mt19937 generator(3);
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : {Shape{2, 6, 5, 8}, Shape{2, 2, 7, 8}, Shape{2, 2, 7, 8}})
+      inputs.push_back(testing::noise({f32, shape}, -1, 1, generator));
+    inputs.push_back(testing::noise({f32, {2, 1, 5, 7}}, -4, 0, generator));
+    std::fill_n(reinterpret_cast<float*>(inputs[3].mutable_data()), 7, -INFINITY);
+    std::vector<NamedInput> named;
+    for (std::size_t i = 0; i < 4; ++i) named.emplace_back(std::string(1, "qkvm"[i]), inputs[i]);
+    CompiledGraph fused = compiled(graph, true, 2);
+    EXPECT_EQ(steps_of(fused), 1);
+    const Outputs made = fused.run(named).value();
+    const std::vector<double> wanted = numbers(evaluate_graph(graph, inputs).value()[0]),
+                              found = numbers(made["y"]);
+    EXPECT_TRUE(std::isnan(found[0]) && !std::isnan(found[8]));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(std::isnan(wanted[i]) ? std::isnan(found[i])
+                                        : std::abs(found[i] - wanted[i]) < 1e-5)
+          << i;
+  }
+}
+
 // Scores that the caller asks for must be stored: two kernels.
 TEST(Attention, whose_scores_are_an_output_is_not_one_kernel) {
   Graph graph;

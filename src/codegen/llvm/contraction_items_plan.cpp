@@ -85,10 +85,12 @@ void plan_row_items(const loop::Contraction& contraction, DType a_dtype, DType b
   const std::int64_t least_blocks = (least_operations + block_operations - 1) / block_operations;
   std::int64_t groups = (wanted_items + others - 1) / others;
   if (plan.whole_rows) {
-    // Two blocks, or four short ones, share one walk over B, unless that leaves too few items.
-    std::int64_t most_groups = plan.row_blocks, least = 8;
-    for (std::int64_t shared = machine.registers < 32 ? 4 : 2; shared > 1;
-         shared /= 2, least /= 2) {
+    // Two blocks, or four short ones, share one walk over B, unless that leaves too few items. A B
+    // that the programs around push out of L2 arrives during the first walk, which is to be long.
+    const bool arrives = matrix_bytes(plan, b_dtype) > l2_share && !copies;
+    std::int64_t most_groups = plan.row_blocks, least = arrives ? 2 : 8;
+    for (std::int64_t shared = arrives || machine.registers < 32 ? 4 : 2; shared > 1;
+         shared /= 2, least = std::max<std::int64_t>(least / 2, 2)) {
       const std::int64_t sharing = (plan.row_blocks + shared - 1) / shared;
       if (sharing * others < least) continue;
       most_groups = sharing;
