@@ -205,13 +205,13 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   return result;
 }
 
-/// What a run must win, so that a thousand of them give back what planning and preparing
+/// What a run must win, so that some three hundred of them give back what planning and preparing
 /// the form took: a millisecond, and a nanosecond for each byte of its weights, of which fresh
 /// memory takes as much as the transform or more.
 double worth_ns(const Type& filter, std::int64_t side) {
   const auto bytes = static_cast<double>(filter.dims()[2] * filter.dims()[3] * side * side *
                                          static_cast<std::int64_t>(size_of(f32)));
-  return (1e6 + bytes) / 1000;
+  return (1e6 + bytes) / 300;
 }
 
 /// The forms by points of a convolution.

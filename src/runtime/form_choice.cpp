@@ -62,11 +62,15 @@ std::string key_of(const std::string& layer, const std::vector<passes::Convoluti
   return form == 0 ? layer : layer + forms[form].what;
 }
 
-/// What it takes, with what a run must win for it.
-double price(const passes::ConvolutionForm& form, double ns) { return ns + form.worth_ns; }
+/// What it takes, with what a run must win for it: no more than what is worth any start in a
+/// program whose convolutions as they are take `direct_ns`.
+double price(const passes::ConvolutionForm& form, double ns, double direct_ns) {
+  constexpr double worth_any_start = 0.2;
+  return ns + std::min(form.worth_ns, worth_any_start * direct_ns);
+}
 /// The same where it is to take the place of another form.
-double price_with_gain(const passes::ConvolutionForm& form, double ns) {
-  return price(form, ns) + ns * (least_gain - 1);
+double price_with_gain(const passes::ConvolutionForm& form, double ns, double direct_ns) {
+  return price(form, ns, direct_ns) + ns * (least_gain - 1);
 }
 
 }  // namespace
@@ -138,17 +142,18 @@ const Result<FormChoice::Planned>& FormChoice::known(
 FormChoice::Choice FormChoice::fastest_on(Questions asked, const std::vector<Layer>& layers,
                                           int threads) {
   if (Status status = plan(asked, layers, threads); !status.ok()) throw Exception(status.error());
+  const double direct_ns = total_ns(asked, layers, Choice(asked.size(), 0), threads);
   Choice chosen;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto& forms = asked[i].forms;
     std::size_t best = 0;
     const Result<Planned>& direct = known(layers[i], forms, 0, threads);
-    double least = direct.ok() ? price(forms[0], direct->ns) : 0;
+    double least = direct.ok() ? price(forms[0], direct->ns, direct_ns) : 0;
     for (std::size_t k = 1; k < forms.size(); ++k) {
       const Result<Planned>& form = known(layers[i], forms, k, threads);
-      if (!form.ok() || price_with_gain(forms[k], form->ns) >= least) continue;
+      if (!form.ok() || price_with_gain(forms[k], form->ns, direct_ns) >= least) continue;
       best = k;
-      least = price(forms[k], form->ns);
+      least = price(forms[k], form->ns, direct_ns);
     }
     chosen.push_back(best);
   }
@@ -228,9 +233,10 @@ FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
     chosen = candidate;
     least = std::move(ns);
   }
+  const double direct_ns = total_ns(asked, layers, Choice(asked.size(), 0), threads_);
   for (std::size_t i = 0; i < asked.size(); ++i)
     chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,
-                       layers[i], chosen[i]);
+                       layers[i], chosen[i], direct_ns);
   return chosen;
 }
 
@@ -244,7 +250,7 @@ void FormChoice::claim_memory() {
 }
 
 std::size_t FormChoice::record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                               const Layer& layer, std::size_t best) {
+                               const Layer& layer, std::size_t best, double direct_ns) {
   const Result<Planned>& direct = known(layer, forms, 0, threads_);
   if (!direct.ok()) return 0;
   std::string times = fmt::format("{:.1f} us {}", direct->ns * 1e-3, forms[0].what);
@@ -253,7 +259,7 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
   for (std::size_t i = 1; i < forms.size(); ++i) {
     const Result<Planned>& form = known(layer, forms, i, threads_);
     if (!form.ok()) continue;
-    const double score = direct->ns - price_with_gain(forms[i], form->ns);
+    const double score = direct->ns - price_with_gain(forms[i], form->ns, direct_ns);
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
                 .kind = "form",
                 .before = direct->io,

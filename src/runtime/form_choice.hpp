@@ -70,8 +70,9 @@ class FormChoice {
   std::size_t launches(Questions asked, const std::vector<Layer>& layers,
                        const Choice& forms) const;
   /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
+  /// `direct_ns`: of all convolutions as they are.
   std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                     const Layer& layer, std::size_t best);
+                     const Layer& layer, std::size_t best, double direct_ns);
 
   Backend& backend_;
   const int threads_;

@@ -175,5 +175,24 @@ TEST(FormChoice, MoreKernelsGainATenthOfTheWhole) {
   EXPECT_EQ(chosen({20, 11, 10}, 104, 100), 1U);
 }
 
+/// A form that takes long to prepare wins what gives it back, or a fifth of the convolutions.
+TEST(FormChoice, WhatAFifthOfTheProgramIsIsWorthAnyStart) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  const auto chosen = [&](const std::vector<std::vector<int>>& layers) {
+    std::vector<passes::FormQuestion> questions;
+    for (const std::vector<int>& forms : layers) {
+      questions.push_back(question(8, forms, made));
+      for (std::size_t i = 1; i < forms.size(); ++i) questions.back().forms[i].worth_ns = 5000;
+    }
+    return FormChoice(backend, 1, gate, none_given, whole).fastest(whole, questions)[0];
+  };
+  EXPECT_EQ(chosen({{14, 9}}), 1U);  // 15 us, and 10 with a tenth and 3
+  EXPECT_EQ(chosen({{14, 10}}), 0U);
+  EXPECT_EQ(chosen({{14, 9}, {29}}), 0U);   // 5 of 45 us
+  EXPECT_EQ(chosen({{29, 20}, {99}}), 1U);  // 30 us, and 21 with a tenth and 5
+}
+
 }  // namespace
 }  // namespace rlx
