@@ -242,8 +242,7 @@ class NestCost : public NestLines {
     for (int dim = 0; dim < parallel; ++dim) {
       if (dim != plan_.vector_dim) others *= extent(dim);
     }
-    const double along = extent(plan_.vector_dim);
-    const double vectors = vectors_of(along);
+    const double along = extent(plan_.vector_dim), vectors = vectors_of(along);
     if (plan_.levels == 0) {
       walk.rows = others;
       walk.vectors = vectors;
@@ -388,9 +387,12 @@ class NestCost : public NestLines {
     }
     if (nest_.parallel_dims < plan_.rank())
       starts_ += w.blocks * points_of(plan_.reduced_dims()) * row_step_ns(unroll);
-    const double chains = unroll * (plan_.tile <= 1 ? 1 : plan_.tile);
-    const double latency = column_step * model_.cycle / std::max(chains, 1.0);
-    compute_ += w.rows * w.vectors * std::max(body.ns(model_), latency);
+    const auto each = [&](double together) {
+      const double chains = together * std::max(plan_.tile, 1U);
+      return std::max(body.ns(model_), column_step * model_.cycle / chains);
+    };
+    const double alone = vectors_alone(unroll), others = w.rows / vectors;
+    compute_ += others * w.vectors * ((vectors - alone) * each(unroll) + alone * each(1));
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
   }

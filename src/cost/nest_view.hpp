@@ -66,6 +66,11 @@ class NestView {
   Items items() const;
   bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
+  /// Of the vector dim: vectors that no round of so many takes, and the tail.
+  double vectors_alone(double round) const {
+    const double whole = std::floor(extent(plan_.vector_dim) / plan_.lanes);
+    return std::fmod(whole, round) + vectors_of(extent(plan_.vector_dim)) - whole;
+  }
   /// Registers of one vector of elements, in steps of what the units take at once.
   double registers_of(DType dtype) const;
   /// Of an access's registers, those that lie across two lines: they take longer; Overlap tells how
