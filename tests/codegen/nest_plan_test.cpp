@@ -236,5 +236,27 @@ TEST(NestPlan, RowsOfOneVectorAreJoinedTogether) {
   EXPECT_EQ(plan_nest(powers(1, 13), machine, true).rows, 1U);
 }
 
+/// Channels first to channels last.
+loop::Nest channels_last(std::int64_t channels, std::int64_t points) {
+  loop::Nest nest;
+  nest.extents = {points, channels};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .strides = {1, points}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {channels, 1}}, 0}};
+  return nest;
+}
+
+// Tiles are turned also where the last of them has few lanes: lanes along the points would be
+// stored one by one.
+TEST(NestPlan, FewLanesBehindWholeTilesAreTurned) {
+  for (const std::int64_t channels : {16, 17, 21, 32, 37}) {
+    const NestPlan plan =
+        plan_nest(channels_last(channels, 1024), machine_with(Isa::avx512), false);
+    EXPECT_EQ(plan.turned.size(), 1U) << channels;
+    EXPECT_EQ(plan.nest.stores[0].access.strides[static_cast<std::size_t>(plan.vector_dim)], 1);
+  }
+}
+
 }  // namespace
 }  // namespace rlx::codegen

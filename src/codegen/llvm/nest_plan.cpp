@@ -171,6 +171,19 @@ int dim_between(const loop::Nest& nest, int dim) {
   return found;
 }
 
+constexpr std::size_t most_nodes_to_turn = 12;
+
+/// May tiles of what a map reads with lanes apart be read in runs along another dim, and turned?
+bool may_turn(const loop::Nest& nest, const loop::Access& access, int dim, unsigned lanes) {
+  if (has_reduce(nest) || nest.nodes.size() > most_nodes_to_turn || lanes < 4 || lanes > 16 ||
+      !access.indirect.empty() || !access.guards.empty())
+    return false;
+  const auto run = std::ranges::find(access.strides, 1);
+  const auto along = static_cast<int>(run - access.strides.begin());
+  return run != access.strides.end() && along != dim && along >= nest.lead &&
+         nest.extents[static_cast<std::size_t>(along)] >= lanes;
+}
+
 /// Estimated time of a point of the domain with lanes along `dim`.
 double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
                   const Machine& machine) {
@@ -203,6 +216,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     // Lanes a page apart and more take an entry of the TLB each.
     const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
     if (scattered) one = store && woven ? 2 : lanes * far;
+    if (scattered && !store && may_turn(nest, access, dim, lanes)) one *= 0.5;
     for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
     cost += weight * one;
   };
@@ -314,7 +328,7 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   loop::Nest& nest = plan.nest;
   if (plan.woven) return;
   if (plan.levels > 0 || plan.vector_dim == 0 || plan.vector_dim >= nest.parallel_dims) return;
-  if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > 12) return;
+  if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > most_nodes_to_turn) return;
   const auto vector_dim = static_cast<std::size_t>(plan.vector_dim);
   int dim = -1;
   for (const loop::Access& access : nest.accesses) {
