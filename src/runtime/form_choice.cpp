@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <compare>
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
@@ -227,9 +228,10 @@ FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
   Result<double> least = candidates.empty() ? Result<double>(0.0) : whole(chosen);
   for (const Choice& candidate : candidates) {
     constexpr double small_gain = 1.05;  // is none: predictions differ by as much
-    const bool has_more = launches(asked, layers, candidate) > launches(asked, layers, chosen);
+    const auto more = launches(asked, layers, candidate) <=> launches(asked, layers, chosen);
+    const double gain = more > 0 ? least_gain : more < 0 ? 1 / least_gain : small_gain;
     Result<double> ns = whole(candidate);
-    if (!ns.ok() || (least.ok() && *ns * (has_more ? least_gain : small_gain) > *least)) continue;
+    if (!ns.ok() || (least.ok() && *ns * gain > *least)) continue;
     chosen = candidate;
     least = std::move(ns);
   }
