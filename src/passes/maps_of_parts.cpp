@@ -147,8 +147,9 @@ class Maps {
   }
 
  private:
-  /// The map on part k of its operands, which are aligned from the right.
-  Value mapped(const Node& node, const Parts& parts, std::size_t k) {
+  /// The map on part k of its operands, which are aligned from the right. `depth`: maps behind it
+  /// that have been entered.
+  Value mapped(const Node& node, const Parts& parts, std::size_t k, int depth = 0) {
     const std::size_t rank = node.results[0].shape.size();
     Values operands;
     for (const ValueId operand : node.inputs) {
@@ -161,16 +162,18 @@ class Maps {
       const bool varies = parts.axis >= missing &&
                           !(rewriter_.source().type(operand).shape[parts.axis - missing] == Dim(1));
       part.axis -= varies ? missing : 0;
-      operands.push_back(varies ? piece(operand, part, k)
+      operands.push_back(varies ? piece(operand, part, k, depth)
                                 : rewriter_.target().handle(rewriter_(operand)));
     }
     return rewriter_.target().add(node.op, operands)[0];
   }
 
-  Value piece(ValueId operand, const Parts& parts, std::size_t k) {
+  Value piece(ValueId operand, const Parts& parts, std::size_t k, int depth) {
+    constexpr int deepest = 32;
     const auto known = known_.find(operand);
     if (known != known_.end() && known->second.first == parts) return known->second.second[k];
-    if (finder_.moves_along(operand)) return mapped(rewriter_.source().node(operand), parts, k);
+    if (depth < deepest && finder_.moves_along(operand))
+      return mapped(rewriter_.source().node(operand), parts, k, depth + 1);
     const Value whole = rewriter_.target().handle(rewriter_(operand));
     Axes starts(whole.rank(), 0), limits(whole.rank(), op::slice_end);
     starts[parts.axis] = parts.starts[k];

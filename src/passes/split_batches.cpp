@@ -84,24 +84,41 @@ class Finder {
   /// Do products over a batch of that axis alone read the value, be it transposed or mapped? What
   /// nobody reads is no matter.
   bool is_batch_of_all(ValueId id, std::size_t axis) const {
-    const auto& readers = readers_[static_cast<std::size_t>(id.node)];
-    const auto at = static_cast<std::int64_t>(axis);
-    return std::ranges::all_of(readers, [&](std::int32_t reader) {
-      if (reader < 0) return false;
-      const Node& node = graph_.nodes()[static_cast<std::size_t>(reader)];
-      if (const auto* turned = node.op.as<op::Transpose>()) {
-        const auto place = std::ranges::find(turned->perm, at);
-        return place != turned->perm.end() &&
-               is_batch_of_all({reader, 0}, static_cast<std::size_t>(place - turned->perm.begin()));
+    constexpr std::size_t most_values = 64;
+    std::map<ValueId, std::int64_t> axes{{id, static_cast<std::int64_t>(axis)}};
+    std::vector<ValueId> open{id};
+    while (!open.empty() && axes.size() <= most_values) {
+      const ValueId value = open.back();
+      open.pop_back();
+      for (const std::int32_t reader : readers_[static_cast<std::size_t>(value.node)]) {
+        if (reader < 0) return false;
+        const Node& node = graph_.nodes()[static_cast<std::size_t>(reader)];
+        if (multiplies_batches(node, value, axes.at(value))) continue;
+        const std::optional<std::int64_t> moved = moved_to(node, value, axes.at(value));
+        if (!moved) return false;
+        const auto [known, is_new] = axes.try_emplace({reader, 0}, *moved);
+        if (known->second != *moved) return false;
+        if (is_new) open.push_back({reader, 0});
       }
-      if (node.op.info().traits.elementwise && node.results.size() == 1 &&
-          node.results[0].shape == graph_.type(id).shape)
-        return is_batch_of_all({reader, 0}, axis);
-      const auto* dot = node.op.as<op::DotGeneral>();
-      if (!dot || !node.results[0].is_static()) return false;
-      const bool is_a = node.inputs[0] == id, is_b = node.inputs[1] == id;
-      return is_a != is_b && holds(is_a ? dot->a_batch : dot->b_batch, at);
-    });
+    }
+    return open.empty();
+  }
+
+  /// Is it a product over a batch of that axis of the value, which is one of its operands?
+  static bool multiplies_batches(const Node& node, ValueId value, std::int64_t axis) {
+    const auto* dot = node.op.as<op::DotGeneral>();
+    if (!dot || !node.results[0].is_static()) return false;
+    const bool is_a = node.inputs[0] == value, is_b = node.inputs[1] == value;
+    return is_a != is_b && holds(is_a ? dot->a_batch : dot->b_batch, axis);
+  }
+
+  /// The axis in the result of a transposition, or of a map of the value's shape.
+  std::optional<std::int64_t> moved_to(const Node& node, ValueId value, std::int64_t axis) const {
+    if (const auto* turned = node.op.as<op::Transpose>())
+      return std::ranges::find(turned->perm, axis) - turned->perm.begin();
+    const bool maps = node.op.info().traits.elementwise && node.results.size() == 1 &&
+                      node.results[0].shape == graph_.type(value).shape;
+    return maps ? std::optional(axis) : std::nullopt;
   }
 
   const Graph& graph_;

@@ -85,6 +85,18 @@ TEST(MapsOfParts, StaysWhereOthersReadItOrPartsAreStrangersOrShort) {
   EXPECT_EQ(made.nodes().size(), graph.nodes().size());
 }
 
+// Of a long chain of maps the last ones move, the others are cut where they end.
+TEST(MapsOfParts, LongChainsAreCut) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 3, 5, 32});
+  Value long_way = x;
+  for (int i = 0; i < 5000; ++i) long_way = -long_way;
+  graph.output("y", long_way + turned(x, 16));
+  const Graph made = after(graph).first;
+  EXPECT_TRUE(joins_last(made));
+  EXPECT_LT(count<op::Neg>(made), 5100);
+}
+
 TEST(MapsOfParts, TheGateMayRefuse) {
   Graph graph;
   const Value x = graph.input("x", f32, {2, 3, 5, 32});

@@ -96,6 +96,22 @@ TEST(SplitBatches, StaysWhereAnotherReadsItOrTheAxisIsNoBatch) {
   EXPECT_EQ(made.nodes().size(), graph.nodes().size());
 }
 
+// Each reader is looked at once, however many ways lead to it.
+TEST(SplitBatches, ManyWaysToOneProduct) {
+  Graph graph;
+  const Value q = graph.input("q", f32, {1, groups * each, 5, 8}),
+              k = graph.input("k", f32, {1, groups, 8, 7});
+  Value keys = repeated(k);
+  for (int i = 0; i < 20; ++i) keys = relu(keys) + tanh(keys);
+  graph.output("y", matmul(q, keys));
+  const auto [made, questions] = after(graph);
+  EXPECT_EQ(questions, 1U);
+  EXPECT_EQ(copies(made), 0);
+  for (int i = 0; i < 80; ++i) keys = relu(keys) + tanh(keys);
+  graph.output("far", matmul(q, keys));
+  EXPECT_EQ(copies(passes::split_batches(graph, IoFusionGate::preset(Device::cpu)).value()), 1);
+}
+
 TEST(SplitBatches, TheGateMayRefuse) {
   Graph graph;
   const Value q = graph.input("q", f32, {1, groups * each, 5, 8}),
