@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -34,6 +35,7 @@ std::vector<FusionQuestion> close_questions(const Plan& plan, const GivenAnswers
 Result<Plan> build_plan_with_second_thoughts(const FlatGraph& graph, BuildOptions options) {
   RLX_ASSIGN(Plan plan, build_plan(graph, options));
   if (!options.fusion.enabled || options.threads == 1 || plan.predicted_ns > short_ns) return plan;
+  std::vector<FusionQuestion> taken;
   for (const FusionQuestion& close : close_questions(plan, options.fusion.given)) {
     options.fusion.given[close.what] = true;
     RLX_ASSIGN(Plan other, build_plan(graph, options));
@@ -46,6 +48,10 @@ Result<Plan> build_plan_with_second_thoughts(const FlatGraph& graph, BuildOption
     const double gain = asked->before_ns - asked->after_ns;
     asked->work_added_ns += asked->score_ns - gain;
     asked->score_ns = gain;
+    for (const FusionQuestion& before : taken)
+      std::ranges::replace_if(
+          other.questions, [&](const FusionQuestion& q) { return q.what == before.what; }, before);
+    taken.push_back(*asked);
     plan = std::move(other);
   }
   return plan;

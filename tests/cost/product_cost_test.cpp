@@ -45,11 +45,11 @@ TEST(ProductCost, FewWholeRowsKeepThreadsWaiting) {
 TEST(ProductCost, GroupsOfWholeRowsBringWeightsBeyondL2FromL3EachTime) {
   const MachineModel model = model_of_rapids(false);
   const auto more = [&](std::int64_t depth) {
-    const ProductShape shape = product(16, 384, depth);
+    const ProductShape shape = product(12, 384, depth);
     return whole_rows_ns(shape, f32, f32, true, WholeRows::results, model, 1) /
            product_ns(shape, f32, f32, true, model, 1);
   };
-  EXPECT_GT(more(1536), 0.4);  // two walks over 2.4 MB
+  EXPECT_GT(more(1536), 0.5);  // two walks over 2.4 MB
   EXPECT_LT(more(384), 0.1);   // over 0.6 MB, of which L2 gives one
 }
 
@@ -62,6 +62,18 @@ TEST(ProductCost, PanelsOfL2ArriveBesideProducts) {
   };
   EXPECT_LT(beside_peak(4), 1.3);
   EXPECT_GT(beside_peak(1), 1.7);
+}
+
+// Few groups share a walk over a large B: two workers find as many as they want, sixteen do not.
+TEST(ProductCost, FewGroupsOfWholeRowsKeepManyThreadsWaiting) {
+  const ProductShape shape = product(96, 256, 1024);
+  const double plain = product_ns(shape, f32, f32, true, model_of_rapids(false), 16);
+  const auto more = [&](int threads) {
+    return whole_rows_ns(shape, f32, f32, true, WholeRows::results, model_of_rapids(false),
+                         threads);
+  };
+  EXPECT_GT(more(16), plain);
+  EXPECT_LT(more(2), 0.1 * plain);
 }
 
 TEST(ProductCost, KnowsWholeRowsOfEveryKindOfProduct) {

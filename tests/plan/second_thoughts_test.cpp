@@ -13,12 +13,15 @@ namespace rlx::plan {
 namespace {
 
 /// softmax((x w)^2): where the softmax has a kernel of its own both stay with one worker, in one
-/// kernel two share the rows.
-FlatGraph softmax_of_squares(std::int64_t rows) {
+/// kernel two share the rows. Of `count` values.
+FlatGraph softmax_of_squares(std::int64_t rows, int count = 1) {
   Graph graph;
-  const Value x = graph.input("x", f32, {rows, 160});
-  const Value y = matmul(x, graph.param("w", f32, {160, 111}));
-  graph.output("y", softmax(y * y, {.axis = 1}));
+  for (int i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i);
+    const Value x = graph.input("x" + n, f32, {rows, 160});
+    const Value y = matmul(x, graph.param("w" + n, f32, {160, 111}));
+    graph.output("y" + n, softmax(y * y, {.axis = 1}));
+  }
   return flatten(passes::lower(std::move(graph), [](const Graph&, const Node&) { return false; })
                      .value())
       .value();
@@ -51,6 +54,25 @@ TEST(SecondThoughts, TakeWhatIsFasterInTheWholePlan) {
       of_whole->score_ns,
       options.fusion.gate.score_ns(of_whole->before, of_whole->after) - of_whole->work_added_ns,
       1e-6);
+}
+
+TEST(SecondThoughts, EachThatIsTakenHasItsTimes) {
+  const FlatGraph graph = softmax_of_squares(27, 2);
+  const BuildOptions options = options_for(2);
+  const Plan first = build_plan(graph, options).value();
+  const Plan last = build_plan_with_second_thoughts(graph, options).value();
+  EXPECT_EQ(first.steps.size(), 4U);
+  EXPECT_EQ(last.steps.size(), 2U);
+  double gains = 0;
+  int taken = 0;
+  for (const FusionQuestion& asked : last.questions) {
+    if (asked.before_ns == 0) continue;
+    ++taken;
+    EXPECT_GT(asked.score_ns, 0) << asked.what;
+    gains += asked.before_ns - asked.after_ns;
+  }
+  EXPECT_EQ(taken, 2);
+  EXPECT_DOUBLE_EQ(gains, first.predicted_ns - last.predicted_ns);
 }
 
 TEST(SecondThoughts, LeaveAnswersOneThreadAndLongProgramsAlone) {
