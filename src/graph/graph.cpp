@@ -52,19 +52,18 @@ Graph& Graph::operator=(const Graph& other) {
   return *this;
 }
 
-namespace {
-
-// The name under which a leaf is known to users; inputs, params and states share one name space.
-const std::string* public_name(const Op& op) {
+const std::string* leaf_name(const Op& op) {
   if (const auto* input = op.as<op::Input>()) return &input->name;
   if (const auto* param = op.as<op::Param>()) return &param->name;
   if (const auto* state = op.as<op::State>()) return &state->name;
   return nullptr;
 }
 
+namespace {
+
 void require_new_name(const Graph& graph, const std::string& name) {
   for (const Node& node : graph.nodes()) {
-    const std::string* taken = public_name(node.op);
+    const std::string* taken = leaf_name(node.op);
     if (taken && *taken == name) {
       throw Exception(bad_input("The name ({}) is taken by another input, param or state.", name));
     }

@@ -112,6 +112,10 @@ std::span<const OpInfo* const> all_ops();
 /// The op of that name, or null.
 const OpInfo* find_op(std::string_view name);
 
+/// The name under which users know an input, a param or a state (they share one name space); null
+/// for every other op.
+const std::string* leaf_name(const Op& op);
+
 /// Reference evaluation on concrete tensors: infers, allocates, evaluates (also data-dependent
 /// ops).
 Result<std::vector<Tensor>> evaluate(const Op& op, std::span<const Tensor> inputs);

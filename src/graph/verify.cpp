@@ -66,9 +66,7 @@ std::optional<std::string> value_defect(const Node& node) {
 class Names {
  public:
   std::optional<std::string> defect(const Graph& graph, const Node& node) {
-    if (const auto* input = node.op.as<op::Input>()) return taken(input->name);
-    if (const auto* param = node.op.as<op::Param>()) return taken(param->name);
-    if (const auto* state = node.op.as<op::State>()) return taken(state->name);
+    if (const std::string* name = leaf_name(node.op)) return taken(*name);
     const auto* update = node.op.as<op::Update>();
     if (!update) return std::nullopt;
     const auto* state =

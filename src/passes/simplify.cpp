@@ -144,16 +144,55 @@ Result<bool> expand_power(Rewriter& rewriter, std::int32_t index, const Node& no
   return true;
 }
 
+// concat(x, nothing, y) = concat(x, y): a past that has no steps yet
+Result<bool> join_what_is_there(Rewriter& rewriter, std::int32_t index, const Node& node) {
+  if (!node.op.is<op::Concat>()) return false;
+  const Graph& target = rewriter.so_far();
+  std::vector<ValueId> parts = rewriter.inputs_of(node);
+  const auto dropped = std::erase_if(parts, [&](ValueId part) {
+    const Type& type = target.type(part);
+    return type.is_static() && type.elements() == 0;
+  });
+  if (dropped == 0 || parts.empty()) return false;
+  if (parts.size() == 1) {
+    rewriter.replace(index, parts);
+  } else {
+    RLX_TRY(rewriter.add(index, node.op, parts));
+  }
+  return true;
+}
+
+/// Are there no elements in its results, so that nothing need be computed?
+bool gives_no_elements(const Node& node) {
+  const OpTraits& traits = node.op.info().traits;
+  if (node.inputs.empty() || traits.random || traits.stateful || traits.control_flow) return false;
+  return std::ranges::all_of(
+      node.results, [](const Type& type) { return type.is_static() && type.elements() == 0; });
+}
+
+Values without_elements(Rewriter& rewriter, const Node& node) {
+  Values constants;
+  for (const Type& type : node.results)
+    constants.push_back(rewriter.target().constant(Tensor(type.dtype, type.dims())));
+  return constants;
+}
+
 }  // namespace
 
 Result<Graph> simplify(Graph graph) {
   return rewrite(
       std::move(graph),
       [](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        if (gives_no_elements(node)) {
+          rewriter.replace(index, without_elements(rewriter, node));
+          return true;
+        }
         if (const auto same = identity(rewriter.so_far(), node, rewriter.inputs_of(node))) {
           rewriter.replace(index, std::vector<ValueId>{*same});
           return true;
         }
+        RLX_ASSIGN(const bool joined, join_what_is_there(rewriter, index, node));
+        if (joined) return true;
         RLX_ASSIGN(const bool expanded, expand_power(rewriter, index, node));
         return expanded ? Result<bool>(true) : merge_views(rewriter, index, node);
       });

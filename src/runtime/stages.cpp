@@ -27,8 +27,17 @@ bool is_source(const Op& op) {
   return op.is<op::Constant>() || op.is<op::Param>() || op.is<op::Input>();
 }
 
-/// The name under which a value is handed to the next stage.
-std::string carried_name(ValueId id) { return fmt::format("carried_{}_{}", id.node, id.result); }
+/// "carried_", with as many underscores as it takes that no input or param has a name that starts
+/// so: what the stages before handed over has one.
+std::string unused_prefix(const Graph& graph) {
+  std::string prefix = "carried_";
+  const auto takes = [&](const Node& node) {
+    const std::string* name = leaf_name(node.op);
+    return name && name->starts_with(prefix);
+  };
+  while (std::any_of(graph.nodes().begin(), graph.nodes().end(), takes)) prefix += "_";
+  return prefix;
+}
 
 /// Parts made for values seen lately that are kept: data may tell new ones in every run.
 constexpr std::size_t next_kept = 16;
@@ -57,7 +66,12 @@ Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph,
   return stage;
 }
 
+std::string Stage::carried_name(ValueId id) const {
+  return fmt::format("{}{}_{}", carried_, id.node, id.result);
+}
+
 void Stage::find_split() {
+  carried_ = unused_prefix(graph_);
   const auto& nodes = graph_.nodes();
   waits_.assign(nodes.size(), false);
   const auto waits = [&](ValueId id) {

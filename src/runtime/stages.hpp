@@ -46,6 +46,8 @@ class Stage {
   using Named = std::map<std::string, Tensor>;
 
   void find_split();
+  /// The name under which a value is handed to the next stage.
+  std::string carried_name(ValueId id) const;
   Graph part_before() const;
   Result<Stage*> next_for(const Named& values);
   Result<Named> run_program(const Named& inputs);
@@ -63,6 +65,7 @@ class Stage {
   Graph graph_;
   StaticProgram program_;
   std::string reason_;
+  std::string carried_;      ///< how those names start
   std::vector<bool> waits_;  ///< by node: needs data of this stage to get static dims
   std::map<ValueId, bool>
       handed_over_;  ///< values of this stage that later ones read; true: they decide dims

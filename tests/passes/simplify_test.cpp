@@ -116,5 +116,31 @@ TEST(Simplify, sums_of_bytes_are_whole_already) {
   EXPECT_FALSE(drops_casts(false));
 }
 
+TEST(Simplify, values_without_elements_are_constants) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {0, 8});
+  const Value y = exp(x), all = sum(y, {0});
+  graph.output("y", matmul(y, graph.constant(Tensor(f32, {8, 3}))));
+  graph.output("sum", all + all);
+  const Graph simple = passes::drop_dead(passes::simplify(graph).value()).value();
+  const auto constants = std::count_if(simple.nodes().begin(), simple.nodes().end(),
+                                       [](const Node& node) { return node.op.is<op::Constant>(); });
+  EXPECT_EQ(constants, 2);
+  EXPECT_EQ(simple.nodes().size(), 5u);  // the input, the sum of nothing and what adds it
+  EXPECT_EQ(evaluate_graph(simple, std::vector<Tensor>{Tensor(f32, {0, 8})}).value()[0].dims(),
+            (Dims{0, 3}));
+}
+
+TEST(Simplify, parts_without_elements_are_not_joined) {
+  Graph graph;
+  const Value past = graph.input("past", f32, {2, 0}), x = graph.input("x", f32, {2, 3});
+  graph.output("one", concat({past, x}, 1));
+  graph.output("two", concat({x, past, x}, 1));
+  const Graph simple = passes::simplify(graph).value();
+  EXPECT_TRUE(simple.node(simple.outputs()[0].value).op.is<op::Input>());
+  EXPECT_EQ(simple.node(simple.outputs()[1].value).inputs.size(), 2u);
+  EXPECT_EQ(simple.type(simple.outputs()[1].value).dims(), (Dims{2, 6}));
+}
+
 }  // namespace
 }  // namespace rlx

@@ -240,6 +240,30 @@ TEST(Program, data_decides_shapes) {
   EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(50, 70));
 }
 
+// Each stage numbers its values anew, and hands on what those before computed.
+TEST(Program, many_stages_hand_over_values_under_their_own_names) {
+  Graph graph;
+  const Value x = graph.input("carried_1_0", f32, {8});
+  Value left = x;
+  std::vector<Value> sums;
+  for (int i = 0; i < 12; ++i) {
+    const Value positions = graph.add_one(op::NonZero{}, {left});
+    left = gather(left, reshape(positions, {-1})) - graph.constant(f32, 1);
+    sums.push_back(rlx::sum(left, {0}, true));
+  }
+  for (const Value sum : sums) left = left + sum;
+  graph.output("y", left);
+  CompiledGraph program = compiled(graph);
+  const Outputs outputs =
+      program.run({{"carried_1_0", Tensor::of<float>({8}, {1, 2, 3, 4, 5, 6, 7, 20})}}).value();
+  // Each round drops what has reached zero; then 20 - 12 and the sums of the rounds.
+  float sum = 0;
+  for (int round = 1; round <= 12; ++round)
+    for (const float value : {1, 2, 3, 4, 5, 6, 7, 20})
+      sum += value >= static_cast<float>(round) ? value - static_cast<float>(round) : 0;
+  EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(8 + sum));
+}
+
 TEST(Program, parts_that_data_splits_are_told_of_together) {
   Graph graph;
   const Value x = exp(graph.input("x", f32, {40}));
