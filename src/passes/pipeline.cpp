@@ -1,6 +1,7 @@
 // Passes by name.
 #include "base/error.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/grouped_channels.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
@@ -53,6 +54,7 @@ std::span<const Pass> all_passes() {
                                 {"thin_groups", thin_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},
+                                {"grouped_channels", grouped_channels},
                                 {"unflatten_products", unflatten_products},
                                 {"maps_of_parts", parts_by_preset},
                                 {"split_batches", batches_by_preset},

@@ -24,14 +24,24 @@ bool is_whole(const op::Slice& slice, const Type& x) {
   return true;
 }
 
-/// The one value that every element of a small constant has, or nothing.
+/// The number that all elements of a small constant are, whatever views of it are read.
 std::optional<double> uniform(const Graph& graph, ValueId id) {
-  const auto* constant = graph.node(id).op.as<op::Constant>();
-  if (!constant || constant->value.elements() != 1 || is_complex(constant->value.dtype()))
+  constexpr std::int64_t most_elements = 4096;
+  const Node* node = &graph.node(id);
+  while (node->op.is<op::Reshape>() || node->op.is<op::Transpose>() || node->op.is<op::Broadcast>())
+    node = &graph.node(node->inputs[0]);
+  const auto* constant = node->op.as<op::Constant>();
+  if (!constant) return std::nullopt;
+  const Tensor& value = constant->value;
+  const auto number = [&](std::int64_t i) {
+    const ScalarDatum datum = load_datum(value.dtype(), value.data(), i);
+    return is_float(value.dtype()) ? datum.number.real() : static_cast<double>(datum.integer);
+  };
+  if (value.elements() == 0 || value.elements() > most_elements || is_complex(value.dtype()))
     return std::nullopt;
-  const ScalarDatum datum = load_datum(constant->value.dtype(), constant->value.data(), 0);
-  return is_float(constant->value.dtype()) ? datum.number.real()
-                                           : static_cast<double>(datum.integer);
+  for (std::int64_t i = 1; i < value.elements(); ++i)
+    if (number(i) != number(0)) return std::nullopt;
+  return number(0);
 }
 
 /// Bytes as f32, less a zero point that is a byte too, in any order and with zeros around them.
@@ -114,7 +124,11 @@ Result<bool> merge_views(Rewriter& rewriter, std::int32_t index, const Node& nod
   const Node& before = target.node(in);
   if (node.op.is<op::Reshape>() && before.op.is<op::Reshape>() && node.results[0].is_static()) {
     const ValueId source = before.inputs[0];
-    RLX_TRY(rewriter.add(index, op::Reshape{node.results[0].shape}, {source}));
+    if (target.type(source).shape == node.results[0].shape) {
+      rewriter.replace(index, std::vector<ValueId>{source});
+    } else {
+      RLX_TRY(rewriter.add(index, op::Reshape{node.results[0].shape}, {source}));
+    }
     return true;
   }
   const auto* outer = node.op.as<op::Transpose>();

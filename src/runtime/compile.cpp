@@ -11,6 +11,7 @@
 #include "graph/byte_weight.hpp"
 #include "graph/op_info.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/grouped_channels.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
@@ -245,6 +246,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::channels_last(result));
   RLX_ASSIGN(result, passes::known_gathers(std::move(result)));
   if (reorders()) {
+    RLX_ASSIGN(result, passes::grouped_channels(std::move(result)));
     if (backend.model()) {
       RLX_ASSIGN(result, passes::sums_of_rows(std::move(result), threads_of(backend, options)));
     }

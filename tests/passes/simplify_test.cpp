@@ -142,5 +142,27 @@ TEST(Simplify, parts_without_elements_are_not_joined) {
   EXPECT_EQ(simple.type(simple.outputs()[1].value).dims(), (Dims{2, 6}));
 }
 
+TEST(Simplify, factors_of_one_are_found_behind_views) {
+  const auto products_left = [](std::vector<float> factors) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {2, 3, 4});
+    const Value ones = graph.constant(Tensor::of<float>({3}, factors));
+    graph.output("y", x * broadcast(reshape(ones, {3, 1}), {3, 4}));
+    const Graph simple = passes::simplify(graph).value();
+    return simple.node(simple.outputs()[0].value).op.is<op::Mul>();
+  };
+  EXPECT_FALSE(products_left({1, 1, 1}));
+  EXPECT_TRUE(products_left({1, 1, 2}));
+  EXPECT_TRUE(products_left({2, 2, 2}));
+}
+
+TEST(Simplify, a_reshape_there_and_back_is_none) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 3, 4});
+  graph.output("y", reshape(reshape(x, {6, 4}), {2, 3, 4}));
+  const Graph simple = passes::simplify(graph).value();
+  EXPECT_TRUE(simple.node(simple.outputs()[0].value).op.is<op::Input>());
+}
+
 }  // namespace
 }  // namespace rlx

@@ -1,0 +1,121 @@
+// Groups of channels that are reduced channel by channel: the same values, and only such groups.
+#include "passes/grouped_channels.hpp"
+
+#include <gtest/gtest.h>
+
+#include "passes/passes.hpp"
+#include "rlx/rlx.hpp"
+#include "same_values.hpp"
+
+namespace rlx {
+namespace {
+
+Shape shape_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
+struct Parts {
+  Dims image;
+  std::int64_t groups = 4;
+
+  Dims split() const {
+    Dims dims = image;
+    dims.back() = groups;
+    dims.push_back(image.back() / groups);
+    return dims;
+  }
+  /// All axes but the first and the groups'.
+  Axes reduced() const {
+    Axes axes;
+    for (std::int64_t axis = 1; axis < std::ssize(image) - 1; ++axis) axes.push_back(axis);
+    axes.push_back(std::ssize(image));
+    return axes;
+  }
+  double count() const {
+    double product = static_cast<double>(image.back()) / static_cast<double>(groups);
+    for (std::size_t i = 1; i + 1 < image.size(); ++i) product *= static_cast<double>(image[i]);
+    return product;
+  }
+};
+
+/// (x - mean) / deviation of each group, with a scale by group and channel, in the image's shape.
+Graph group_norm(const Parts& parts) {
+  Graph graph;
+  const Value x = reshape(graph.input("x", f32, shape_of(parts.image)), shape_of(parts.split()));
+  const Value each = graph.constant(f32, 1 / parts.count());
+  const Value centred = x - reduce(x, Reduction::sum, parts.reduced(), true) * each;
+  const Value variance = reduce(centred * centred, Reduction::sum, parts.reduced(), true) * each;
+  const Value scale = graph.input("scale", f32, {parts.groups, 1});
+  const Value offset = graph.input("offset", f32, {parts.split().back()});
+  const Value normed = centred * rsqrt(variance + graph.constant(f32, 1e-5)) * scale + offset;
+  graph.output(
+      "y", reshape(normed, shape_of(parts.image)) + graph.input("w", f32, {parts.image.back()}));
+  return graph;
+}
+
+Graph together(const Graph& graph) {
+  Graph made = passes::simplify(passes::grouped_channels(graph).value()).value();
+  return passes::drop_dead(std::move(made)).value();
+}
+
+std::vector<Axes> reductions_of(const Graph& graph) {
+  std::vector<Axes> all;
+  for (const Node& node : graph.nodes()) {
+    if (const auto* const reduce = node.op.as<op::Reduce>()) all.push_back(reduce->axes);
+  }
+  return all;
+}
+
+TEST(GroupedChannels, NormsAreTakenChannelByChannel) {
+  for (const Parts& parts : {Parts{{1, 16, 16, 12}, 4}, Parts{{2, 9, 7, 20}, 10},
+                             Parts{{1, 200, 16}, 2}, Parts{{1, 4, 6, 8, 24}, 3}}) {
+    const Graph graph = group_norm(parts);
+    const Graph made = together(graph);
+    Axes outer = parts.reduced();
+    const Axes last{outer.back()};
+    outer.pop_back();
+    EXPECT_EQ(reductions_of(made), (std::vector<Axes>{outer, last, outer, last}));
+    for (const Node& node : made.nodes()) {
+      if (node.op.info().traits.elementwise && node.results[0].elements() > 1000) {
+        EXPECT_EQ(node.results[0].dims(), parts.image);
+      }
+    }
+    testing::expect_same_values(graph, made, 2e-5);
+  }
+}
+
+TEST(GroupedChannels, MaximaAndOtherReadersKeepTheirValues) {
+  const Parts parts{{1, 16, 16, 12}, 4};
+  Graph graph;
+  const Value image = graph.input("x", f32, shape_of(parts.image));
+  const Value x = exp(reshape(image, shape_of(parts.split())));
+  const Value other =
+      reshape(graph.input("other", f32, shape_of(parts.image)), shape_of(parts.split()));
+  const Value largest = reduce(x, Reduction::max, parts.reduced(), true);
+  graph.output("y", (x + other) / largest);                    // in the shape of the groups
+  graph.output("sums", reduce(x, Reduction::sum, {3}, true));  // of other axes
+  graph.output("turned", transpose(x, {0, 3, 1, 2, 4}));
+  const Graph made = together(graph);
+  EXPECT_EQ(reductions_of(made), (std::vector<Axes>{{1, 2}, {4}, {3}}));
+  testing::expect_same_values(graph, made, 1e-6);
+}
+
+TEST(GroupedChannels, OthersStay) {
+  const auto stays = [](const Graph& graph) {
+    return print(passes::grouped_channels(graph).value()) == print(graph);
+  };
+  EXPECT_TRUE(stays(group_norm({{1, 4, 4, 12}, 4}))) << "too small";
+  EXPECT_TRUE(stays(group_norm({{1, 16, 16, 12}, 1}))) << "one group has all channels";
+  EXPECT_TRUE(stays(group_norm({{1, 16, 16, 12}, 12}))) << "a group is a channel";
+  EXPECT_TRUE(stays(group_norm({{1, 1, 1, 4096}, 64}))) << "a row is no image";
+  Graph rows;  // a norm over the channels of each pixel's groups
+  const Value x = reshape(rows.input("x", f32, {1, 16, 16, 12}), {1, 16, 16, 4, 3});
+  rows.output("y", x - reduce(x, Reduction::sum, {4}, true));
+  EXPECT_TRUE(stays(rows));
+  Graph image;  // repeated by channel, what the pixels are multiplied by would be an image
+  const Value y = reshape(image.input("x", f32, {1, 16, 16, 12}), {1, 16, 16, 4, 3});
+  const Value weights = image.input("w", f32, {16, 16, 1, 1});
+  image.output("y", reduce(y * weights, Reduction::sum, {1, 2, 4}, true));
+  EXPECT_TRUE(stays(image));
+}
+
+}  // namespace
+}  // namespace rlx
