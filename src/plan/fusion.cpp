@@ -26,6 +26,8 @@ class Planner {
     for (std::int32_t r = 0; r < count(); ++r) push_users(r);
     merge_best_first();
     for (std::int32_t r = 0; r < count(); ++r) ask_to_recompute(r);
+    const std::int32_t whole_ones = count();
+    for (std::int32_t r = 0; r < whole_ones; ++r) ask_to_recompute_members(r);
     for (std::int32_t r = 0; r < count(); ++r) push_siblings(r);
     merge_best_first();
   }
@@ -230,15 +232,51 @@ class Planner {
   /// one reader that loads keeps the kernel and the buffer.
   void ask_to_recompute(std::int32_t r) {
     if (!is_live(r) || !may_recompute(graph_, r)) return;
+    GraphIoProfile before = graph_.profile(r);
+    for (const std::int32_t user : graph_.users(r)) before = before + graph_.profile(user);
+    if (pays_to_recompute(r, before)) dissolve(r);
+  }
+
+  /// The same of maps that kernels store for others beside what they make of them: a norm's kernel
+  /// that centres its image and sums the squares leaves it to those who scale it to centre it, too.
+  void ask_to_recompute_members(std::int32_t r) {
+    if (!is_live(r) || graph_.region(r).kind != Region::Kind::nest) return;
+    const auto stored = graph_.stored(r);
+    for (const std::int32_t member : std::vector(stored.begin(), stored.end())) {
+      if (graph_.region(r).nodes.size() == 1 || graph_.is_output(member) || !stands_alone(member))
+        continue;
+      GraphIoProfile before = graph_.profile(r);
+      std::set<std::int32_t> users;
+      for (const std::int32_t reader : graph_.readers(member))
+        users.insert(graph_.region_of(reader));
+      if (users.contains(-1)) continue;
+      for (const std::int32_t user : users)
+        if (user != r) before = before + graph_.profile(user);
+      const std::int32_t alone = graph_.split_off(member);
+      versions_.push_back(0);
+      if (may_recompute(graph_, alone) && pays_to_recompute(alone, before)) dissolve(alone);
+      else graph_.merge(alone, r);
+    }
+  }
+
+  /// A map of values that its own region does not make.
+  bool stands_alone(std::int32_t index) const {
+    const Node& node = graph_.node(index);
+    const auto is_outside = [&](ValueId id) {
+      return id.node < 0 || !graph_.holds(graph_.region_of(index), graph_.view(id).base.node);
+    };
+    return node.op.info().traits.elementwise && std::ranges::all_of(node.inputs, is_outside);
+  }
+
+  bool pays_to_recompute(std::int32_t r, const GraphIoProfile& before) {
     const Region region = graph_.region(r);
     FusionQuestion asked{.what = fmt::format("make {} anew in {} kernels", name_of_region(r),
                                              graph_.users(r).size()),
-                         .kind = "recompute"};
-    asked.before = graph_.profile(r);
+                         .kind = "recompute",
+                         .before = before};
     double points = 0;
     for (const std::int32_t user : graph_.users(r)) {
       const Region& reader = graph_.region(user);
-      asked.before = asked.before + graph_.profile(user);
       asked.work_added_ns += partly_filled_ns(region, reader);
       std::vector<std::int32_t> recomputed = reader.recomputed;
       recomputed.insert(recomputed.end(), region.nodes.begin(), region.nodes.end());
@@ -250,11 +288,14 @@ class Planner {
     asked.work_added_ns += std::max(0.0, points) / policy_.lanes *
                            register_ns(graph_, region, policy_) / workers(points);
     decide(asked, policy_.gate, policy_.given);
-    if (asked.fused) {
-      for (const std::int32_t user : graph_.users(r)) ++versions_[static_cast<std::size_t>(user)];
-      graph_.dissolve(r);
-    }
+    const bool pays = asked.fused;
     regions_.questions.push_back(std::move(asked));
+    return pays;
+  }
+
+  void dissolve(std::int32_t r) {
+    for (const std::int32_t user : graph_.users(r)) ++versions_[static_cast<std::size_t>(user)];
+    graph_.dissolve(r);
   }
 
   const FusionPolicy& policy_;

@@ -230,4 +230,38 @@ void RegionGraph::dissolve(std::int32_t from) {
   users_[static_cast<std::size_t>(from)].clear();
 }
 
+std::int32_t RegionGraph::split_off(std::int32_t member) {
+  const std::int32_t whole = region_of(member), alone = static_cast<std::int32_t>(size());
+  Region& rest = edit(whole);
+  std::erase(rest.nodes, member);
+  if (rest.root == member) rest.root = rest.nodes.back();
+  Region& map = regions_.list.emplace_back();
+  map.kind = Region::Kind::nest;
+  map.nodes = {member};
+  map.root = member;
+  map.dims = node(member).results[0].dims();
+  regions_.region_of[static_cast<std::size_t>(member)] = alone;
+  sources_.emplace_back();
+  users_.emplace_back();
+  borders_.assign(regions_.list.size(), std::nullopt);
+  connect(member, alone);
+  for (const std::int32_t reader : readers(member)) {
+    const std::int32_t user = region_of(reader);
+    sources_[static_cast<std::size_t>(user)].insert(alone);
+    users_[static_cast<std::size_t>(alone)].insert(user);
+    if (user == whole || reads(user, whole)) continue;
+    sources_[static_cast<std::size_t>(user)].erase(whole);
+    users_[static_cast<std::size_t>(whole)].erase(user);
+  }
+  return alone;
+}
+
+bool RegionGraph::reads(std::int32_t user, std::int32_t source) const {
+  const auto has_reader = [&](std::int32_t index) {
+    return std::ranges::any_of(readers(index),
+                               [&](std::int32_t reader) { return holds(user, reader); });
+  };
+  return std::ranges::any_of(region(source).nodes, has_reader);
+}
+
 }  // namespace rlx::plan

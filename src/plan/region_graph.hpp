@@ -73,6 +73,9 @@ class RegionGraph {
   Region& edit(std::int32_t index) { return regions_.list[static_cast<std::size_t>(index)]; }
   /// The nodes of `from` are evaluated again in each region that reads them.
   void dissolve(std::int32_t from);
+  /// A map that reads nothing of its own nest, of which it is not all, becomes a region alone,
+  /// which is given.
+  std::int32_t split_off(std::int32_t node);
 
  private:
   /// What crosses the border of some nodes.
@@ -94,6 +97,8 @@ class RegionGraph {
   GraphIoProfile profile_of(const Border& border) const;
 
   void connect(std::int32_t reader_node, std::int32_t region);
+  /// Does a region evaluate a node that reads one of the other's nodes?
+  bool reads(std::int32_t user, std::int32_t source) const;
   std::int64_t stored_bytes(ValueId id) const {
     return bytes_[static_cast<std::size_t>(id.node)][static_cast<std::size_t>(id.result)];
   }

@@ -233,6 +233,51 @@ TEST(Fusion, a_map_that_would_be_made_too_often_is_stored) {
   EXPECT_EQ(regions.list.size(), 3u);
 }
 
+/// A difference from what `shape` can be repeated to, the sum of its squares by column, and both
+/// together again behind another sum.
+Graph columns_that_meet_again(Shape shape) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1'000, 64}), other = graph.input("other", f32, shape);
+  const Value difference = x - other;
+  const Value squares = sum(difference * difference, {0}, true);
+  graph.output("y", difference / sqrt(sum(squares, {1}, true)));
+  return graph;
+}
+
+TEST(Fusion, a_map_within_a_kernel_is_made_anew_where_that_is_cheaper_than_storing_it) {
+  const Graph graph = columns_that_meet_again({64});
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(of_kind(regions, "recompute").size(), 1u);
+  const FusionQuestion& asked = *of_kind(regions, "recompute")[0];
+  EXPECT_TRUE(asked.fused);
+  EXPECT_THAT(asked.what, HasSubstr("sub"));
+  EXPECT_EQ(asked.before.kernel_launches, asked.after.kernel_launches);
+  // The difference is not written; who reads it reads the columns beside x.
+  EXPECT_EQ(asked.before.device_traffic_bytes - asked.after.device_traffic_bytes,
+            (1'000 * 64 - 64) * 4);
+  int with_it = 0;
+  for (const Region& region : regions.list) with_it += region.recomputed.size() == 1 ? 1 : 0;
+  EXPECT_EQ(with_it, 2);
+}
+
+TEST(Fusion, a_map_within_a_kernel_that_reads_more_than_it_makes_is_stored) {
+  const Graph graph = columns_that_meet_again({1'000, 64});
+  const Regions regions = regions_of(graph);
+  ASSERT_EQ(of_kind(regions, "recompute").size(), 1u);
+  EXPECT_FALSE(of_kind(regions, "recompute")[0]->fused);
+  for (const Region& region : regions.list) EXPECT_TRUE(region.recomputed.empty());
+  // The kernel is whole again.
+  const auto& nodes = graph.nodes();
+  const auto is_difference = [](const Node& node) { return node.op.is<op::Sub>(); };
+  const auto at = static_cast<std::int32_t>(
+      std::find_if(nodes.begin(), nodes.end(), is_difference) - nodes.begin());
+  const auto home = std::ranges::find_if(regions.list, [&](const Region& region) {
+    return std::ranges::binary_search(region.nodes, at);
+  });
+  ASSERT_NE(home, regions.list.end());
+  EXPECT_EQ(home->nodes.size(), 3u);  // the difference, its square, their sum
+}
+
 Graph product_with_norm(std::int64_t rows) {
   Graph graph;
   const Value x = graph.input("x", f32, {rows, 384}), w = graph.param("w", f32, {384, 384});
