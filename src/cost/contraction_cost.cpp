@@ -411,10 +411,11 @@ class ContractionCost {
 
   /// A and B are read again and again; what does not fit into L1 streams from farther away.
   void add_streams(KernelWork& work) const {
-    const double a_bytes = d(plan_.rows) * d(plan_.depth) * static_cast<double>(size_of(a_dtype_));
+    const double depth = d(plan_.depth) * taps_inside();  // the others are read by nobody
+    const double a_bytes = d(plan_.rows) * depth * static_cast<double>(size_of(a_dtype_));
     const bool made_real =
         contraction_.scales_b() && plan_.column_source == codegen::ColumnSource::scratch;
-    const double panel_elements = d(plan_.depth) * d(plan_.block_columns);
+    const double panel_elements = depth * d(plan_.block_columns);
     const double panel = made_real ? 4 * panel_elements : b_bytes(panel_elements);
     const double l1 = d(model_.cache_bytes[0]), l2 = d(model_.cache_bytes[1]);
     const double batches = d(plan_.batches);

@@ -99,6 +99,28 @@ TEST(ShapeLaws, LargerImagesTakeNoLess) {
   }
 }
 
+// Dilated so far that only the middle one of nine taps meets the image, which is all that is read
+// of the weights (atrous pyramids).
+TEST(ShapeLaws, TapsThatLieOutsideTakeLittle) {
+  const auto pyramid = [](Graph& graph, std::int64_t taps) {
+    op::Conv attributes{.dilations = {12, 12}};
+    attributes.pad_low = attributes.pad_high = Axes(2, taps == 3 ? 12 : 0);
+    const Value x =
+        conv(graph.input("x", f32, {1, 8, 10, 10}), graph.param("first", f32, {960, 8, 1, 1}));
+    return relu(conv(x, graph.param("w", f32, {256, 960, taps, taps}), attributes));
+  };
+  for (const cost::MachineModel& model :
+       {cost::model_of_zen4(), cost::model_of_zen5(), cost::model_of_rapids(true)}) {
+    Graph one, nine;
+    one.output("y", pyramid(one, 1));
+    nine.output("y", pyramid(nine, 3));
+    const double least = predicted_ns(std::move(one), model, 1);
+    const double ns = predicted_ns(std::move(nine), model, 1);
+    EXPECT_GE(ns, least) << model.family;
+    EXPECT_LE(ns, 1.5 * least) << model.family;
+  }
+}
+
 TEST(ShapeLaws, LongerSequencesTakeNoLess) {
   const std::vector<std::int64_t> lengths{1, 4, 16, 33, 64, 128, 300, 1024};
   expect_no_less(
