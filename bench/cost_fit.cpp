@@ -216,6 +216,7 @@ std::vector<Figure> figures() {
   overlap("tap_across", &Overlap::tap_across);
   levels("line_across", &Overlap::line_across);
   overlap("store_across", &Overlap::store_across);
+  overlap("masked_store", &Overlap::masked_store);
   overlap("guard", &Overlap::guard);
   overlap("tap_guard", &Overlap::tap_guard);
   overlap("looped_guard", &Overlap::looped_guard);

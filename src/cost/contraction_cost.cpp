@@ -334,7 +334,7 @@ class ContractionCost {
     const Epilogue end = epilogue();
     // Stores under a mask that lie in the same few bytes wait for each other.
     const bool crowded = plan_.columns < 4 && model_.machine.masks;
-    const double waits = crowded ? d(plan_.batches) * d(plan_.rows) * masked_store_cycles : 0;
+    const double waits = crowded ? d(plan_.batches) * d(plan_.rows) * overlap_.masked_store : 0;
     // The last tile has nobody to hide behind.
     const double last = std::max(4 * end.alu, chain_cycles() * model_.cycle);
     return tiles * end.ns(model_) + last + waits * model_.cycle;

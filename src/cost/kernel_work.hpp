@@ -12,9 +12,6 @@ inline constexpr std::array<double, level_count> panel_time{1, 1.15, 0.8, 1};
 /// The same of R, of which a recurrence reads a panel of each gate side by side.
 inline constexpr std::array<double, level_count> recurrent_time{1, 1.15, 1.15, 1};
 
-/// Cycles that a store under a mask waits behind another one of the same few bytes.
-inline constexpr double masked_store_cycles = 15;
-
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model);

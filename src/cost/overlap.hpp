@@ -83,6 +83,8 @@ struct Overlap {
   /// tap and by its store, and the bytes from which on registers do so: smaller ones seldom cross.
   double load_across = 1.7, tap_across = 1.7, store_across = 2;
   std::int64_t across_bytes = 64;
+  /// Cycles that a store under a mask waits behind another one of the same few bytes.
+  double masked_store = 15;
   /// ns more for a line that registers across two lines read, by level.
   std::array<double, level_count> line_across{};
   /// Cycles that a vector takes along whose lanes a guard may fail: positions are compared as
