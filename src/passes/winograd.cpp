@@ -1,7 +1,8 @@
-// Convolutions with 3x3 windows by Winograd's minimal filtering F(m x m, 3x3): transforms of tiles
-// around one product for each of (m + 2)^2 points; 2.25 times fewer multiplications with m = 2, 4
-// times with m = 4. With stride 2 by 25 points for 2 x 2 outputs, 1.44 times fewer. The points and
-// their rounding errors: graph/winograd.hpp, docs/adr/0031.
+// Convolutions with 3x3 windows, of images or of the slices of volumes, by Winograd's minimal
+// filtering F(m x m, 3x3): transforms of tiles around one product for each of (m + 2)^2
+// points; 2.25 times fewer multiplications with m = 2, 4 times with m = 4. With stride 2 by 25
+// points for 2 x 2 outputs, 1.44 times fewer. The points and their rounding errors:
+// graph/winograd.hpp, docs/adr/0031.
 #include "graph/winograd.hpp"
 
 #include <fmt/format.h>
@@ -21,19 +22,80 @@ using winograd::taps;
 /// Outputs of a tile, along one axis, for each stride.
 constexpr std::int64_t tile_sizes[] = {2, 4}, tile_sizes_of_stride_2[] = {2};
 
-std::int64_t stride_of(const op::Conv& conv) {
-  return conv.strides.empty() ? 1 : conv.strides.front();
-}
+using Finish = std::function<Result<Value>(Value)>;
 
-std::span<const std::int64_t> tile_sizes_of(const op::Conv& conv) {
-  if (stride_of(conv) == 2) return tile_sizes_of_stride_2;
+/// A convolution over images; or over volumes, which are so many images one behind the other, of
+/// which the taps along the depth are further channels: what they add up to the sums of points do.
+struct Layer {
+  Dims image, filter, result;  ///< [N, H, W, C], [3, 3, C, K], [N, H', W', K]
+  std::int64_t stride = 1;     ///< along both axes of an image
+  Axes pad_low, pad_high;      ///< of these
+};
+
+std::span<const std::int64_t> tile_sizes_of(const Layer& layer) {
+  if (layer.stride == 2) return tile_sizes_of_stride_2;
   return tile_sizes;
 }
 
-using Finish = std::function<Result<Value>(Value)>;
+/// One element of a list of the convolution that may be left out.
+std::int64_t at(const Axes& list, std::size_t axis, std::int64_t otherwise) {
+  return list.empty() ? otherwise : list[axis];
+}
 
-bool all_are(const Axes& axes, std::int64_t value) {
-  return std::ranges::all_of(axes, [=](std::int64_t axis) { return axis == value; });
+/// Axes before those of an image's pixels: 1 for volumes.
+std::size_t depth_axes(const Type& x) { return static_cast<std::size_t>(x.rank()) - 4; }
+
+Layer layer_of(const Graph& graph, const Node& node) {
+  const auto& conv = *node.op.as<op::Conv>();
+  const std::size_t depth = depth_axes(graph.type(node.inputs[0]));
+  Layer layer{graph.type(node.inputs[0]).dims(), graph.type(node.inputs[1]).dims(),
+              node.results[0].dims(), at(conv.strides, depth, 1)};
+  for (std::size_t axis = depth; axis < depth + 2; ++axis) {
+    layer.pad_low.push_back(at(conv.pad_low, axis, 0));
+    layer.pad_high.push_back(at(conv.pad_high, axis, 0));
+  }
+  if (depth == 0) return layer;
+  layer.result[0] *= layer.result[1];
+  layer.result.erase(layer.result.begin() + 1);
+  layer.image[0] = layer.result[0];
+  layer.image.erase(layer.image.begin() + 1);
+  layer.image.back() *= layer.filter[0];
+  layer.filter[3] *= layer.filter[0];
+  layer.filter.erase(layer.filter.begin());
+  return layer;
+}
+
+/// The operand x of the convolution as the layer's image: for each tap of the depth the slices that
+/// it meets, nothing where it lies outside.
+Value image_of(Value x, const op::Conv& conv, const Layer& layer, std::int64_t taps_of_depth) {
+  if (depth_axes(x.type()) == 0) return x;
+  const Dims volume = x.type().dims();
+  const std::int64_t stride = at(conv.strides, 0, 1), dilation = at(conv.dilations, 0, 1),
+                     slices = layer.image[0] / volume[0];
+  Values parts;
+  for (std::int64_t tap = 0; tap < taps_of_depth; ++tap) {
+    // Slice i is that of the volume at first + i * stride.
+    const std::int64_t first = tap * dilation - at(conv.pad_low, 0, 0);
+    const std::int64_t before = std::min(first < 0 ? (stride - 1 - first) / stride : 0, slices);
+    const std::int64_t left = volume[1] - first;
+    const std::int64_t until =
+        std::clamp(left > 0 ? (left + stride - 1) / stride : 0, before, slices);
+    const std::int64_t start = until > before ? first + before * stride : 0;
+    const std::int64_t limit = until > before ? start + (until - before - 1) * stride + 1 : start;
+    Dims to = volume;
+    to[1] = limit;
+    const Value met =
+        slice(x, {0, start, 0, 0, 0}, Axes(to.begin(), to.end()), {1, stride, 1, 1, 1});
+    const bool all = before == 0 && until == slices;
+    parts.push_back(all ? met : pad(met, {0, before, 0, 0, 0}, {0, slices - until, 0, 0, 0}));
+  }
+  return reshape(parts.size() == 1 ? parts[0] : concat(parts, 4), to_shape(layer.image));
+}
+
+/// The same of the weights.
+Value filter_of(Value w, const Layer& layer) {
+  if (depth_axes(w.type()) == 0) return w;
+  return reshape(transpose(w, {1, 2, 0, 3, 4}), to_shape(layer.filter));
 }
 
 /// What a product of integers reads: x of cast(x, i32).
@@ -69,29 +131,26 @@ struct PointForm {
 };
 
 /// The convolution by points, what follows it done by `finish`.
-Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm& form,
+Result<Value> by_points(Value x, Value w, const Layer& layer, const PointForm& form,
                         const Finish& finish) {
   Graph& graph = x.graph();
-  const Dims image = x.type().dims(), filter = w.type().dims();
-  const auto low = [&](std::size_t i) { return conv.pad_low.empty() ? 0 : conv.pad_low[i]; };
-  const auto high = [&](std::size_t i) { return conv.pad_high.empty() ? 0 : conv.pad_high[i]; };
-  const std::int64_t outputs = form.outputs, stride = stride_of(conv),
-                     height = (image[1] + low(0) + high(0) - taps) / stride + 1,
-                     width = (image[2] + low(1) + high(1) - taps) / stride + 1,
-                     rows = (height + outputs - 1) / outputs,
+  const Dims& image = layer.image;
+  const Axes& low = layer.pad_low;
+  const std::int64_t outputs = form.outputs, stride = layer.stride, height = layer.result[1],
+                     width = layer.result[2], rows = (height + outputs - 1) / outputs,
                      columns = (width + outputs - 1) / outputs;
   // So many rows of tiles from the first one on. Whole tiles, the last of which reach behind the
   // image, or end before it where no window wants its last pixels.
   const auto tiles = [&](Value pixels, std::int64_t first, std::int64_t count) {
     const auto all = [&](std::int64_t of) { return of * outputs * stride + taps - stride; };
     const auto none = [](std::int64_t left) { return std::max<std::int64_t>(left, 0); };
-    const std::int64_t top = first * outputs * stride - low(0), bottom = top + all(count),
-                       right = all(columns) - low(1);
+    const std::int64_t top = first * outputs * stride - low[0], bottom = top + all(count),
+                       right = all(columns) - low[1];
     pixels = slice(pixels, {0, none(top), 0, 0},
                    {image[0], std::min(bottom, image[1]), std::min(right, image[2]), image[3]});
     return graph.add_one(op::WinogradImage{outputs,
                                            stride,
-                                           {none(-top), low(1)},
+                                           {none(-top), low[1]},
                                            {none(bottom - image[1]), none(right - image[2])}},
                          {pixels});
   };
@@ -128,11 +187,10 @@ Result<Value> by_points(Value x, Value w, const op::Conv& conv, const PointForm&
 
 /// So many strips that the points of one stay in the caches that cores share; 1 where all of them
 /// do.
-std::int64_t strips_of(const Graph& graph, const Node& node, std::int64_t outputs) {
+std::int64_t strips_of(const Layer& layer, std::int64_t outputs) {
   constexpr std::int64_t least = 4, most = 16, bytes_each = 8 * 1024 * 1024;
-  const auto& conv = *node.op.as<op::Conv>();
-  const Dims filter = graph.type(node.inputs[1]).dims(), result = node.results[0].dims();
-  const std::int64_t side = winograd::side(outputs, stride_of(conv));
+  const Dims &filter = layer.filter, &result = layer.result;
+  const std::int64_t side = winograd::side(outputs, layer.stride);
   const auto tiles = [&](std::int64_t extent) { return (extent + outputs - 1) / outputs; };
   const std::int64_t bytes = side * side * result[0] * tiles(result[1]) * tiles(result[2]) *
                              (filter[2] + filter[3]) * static_cast<std::int64_t>(size_of(f32));
@@ -142,14 +200,14 @@ std::int64_t strips_of(const Graph& graph, const Node& node, std::int64_t output
 
 /// Whether rows of tiles are worth a look: there are some, and every one of them reads all weights,
 /// which must come from a core's own cache.
-bool goes_by_rows(const Graph& graph, const Node& node, std::int64_t outputs) {
+bool goes_by_rows(const Layer& layer, std::int64_t outputs) {
   constexpr std::int64_t fewest_rows = 4, most_weight_bytes = 2 * 1024 * 1024;
-  const Dims filter = graph.type(node.inputs[1]).dims(), result = node.results[0].dims();
-  const std::int64_t side = winograd::side(outputs, stride_of(*node.op.as<op::Conv>())),
+  const Dims &filter = layer.filter, &result = layer.result;
+  const std::int64_t side = winograd::side(outputs, layer.stride),
                      rows = result[0] * ((result[1] + outputs - 1) / outputs),
                      bytes = side * side * filter[2] * filter[3] *
                              static_cast<std::int64_t>(size_of(f32));
-  return is_float(node.results[0].dtype) && rows >= fewest_rows && bytes <= most_weight_bytes;
+  return rows >= fewest_rows && bytes <= most_weight_bytes;
 }
 
 /// Products of i16 by tiles of 2x2: points of the image are sums of four elements, those of the
@@ -168,16 +226,20 @@ bool fits(const Graph& graph, const Node& node, const op::Conv& conv) {
   if (!conv.channels_last || conv.transposed || conv.groups != 1 || node.inputs.size() != 2)
     return false;
   const Type &x = graph.type(node.inputs[0]), &w = graph.type(node.inputs[1]);
-  const std::int64_t stride = stride_of(conv);
-  const bool window = (stride == 1 || stride == 2) && all_are(conv.strides, stride) &&
-                      all_are(conv.dilations, 1) && x.rank() == 4 && x.is_static() &&
-                      w.is_static() && node.results[0].elements() > 0 && w.dims()[0] == taps &&
-                      w.dims()[1] == taps;
-  if (!window) return false;
+  if (x.rank() < 4 || x.rank() > 5 || !x.is_static() || !w.is_static() ||
+      node.results[0].elements() == 0)
+    return false;
+  const std::size_t height = depth_axes(x), width = height + 1;
+  for (const std::size_t axis : {height, width})
+    if (at(conv.dilations, axis, 1) != 1 || w.dims()[axis] != taps) return false;
+  const std::int64_t stride = at(conv.strides, height, 1);
+  if (stride > 2 || at(conv.strides, width, 1) != stride) return false;
   // What stride 2 wins at most the transforms of few channels take.
   constexpr std::int64_t least_channels = 16;
-  if (stride == 2 && std::min(w.dims()[2], w.dims()[3]) < least_channels) return false;
-  return (x.dtype == f32 && w.dtype == f32) || (stride == 1 && fits_integers(graph, node));
+  const Layer layer = layer_of(graph, node);
+  if (stride == 2 && std::min(layer.filter[2], layer.filter[3]) < least_channels) return false;
+  return (x.dtype == f32 && w.dtype == f32) ||
+         (x.rank() == 4 && stride == 1 && fits_integers(graph, node));
 }
 
 /// The convolution alone, with the bias and activation that most have, as a graph of its own;
@@ -190,7 +252,7 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   const Dims filter = graph.type(node.inputs[1]).dims();
   Value x = input_as_read(result, graph, read);
   Value w = result.param("w", x.dtype(), filter);
-  const Value bias = result.param("b", f32, {filter[3]});
+  const Value bias = result.param("b", f32, {filter.back()});
   if (integers) x = cast(x, i32), w = cast(w, i32);
   const Finish finish = [&](Value y) -> Result<Value> {
     return integers ? cast(relu(cast(y, f32) * bias), i16) : relu(y + bias);
@@ -199,7 +261,9 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
     RLX_ASSIGN(const Value y, finish(result.add_one(conv, {x, w})));
     result.output("y", y);
   } else {
-    RLX_ASSIGN(const Value y, by_points(x, w, conv, form, finish));
+    const Layer layer = layer_of(graph, node);
+    RLX_ASSIGN(const Value y, by_points(image_of(x, conv, layer, filter[0]), filter_of(w, layer),
+                                        layer, form, finish));
     result.output("y", y);
   }
   return result;
@@ -208,22 +272,24 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
 /// What a run must win, so that some three hundred of them give back what planning and preparing
 /// the form took: a millisecond, and a nanosecond for each byte of its weights, of which fresh
 /// memory takes as much as the transform or more.
-double worth_ns(const Type& filter, std::int64_t side) {
-  const auto bytes = static_cast<double>(filter.dims()[2] * filter.dims()[3] * side * side *
+double worth_ns(const Layer& layer, std::int64_t side) {
+  const auto bytes = static_cast<double>(layer.filter[2] * layer.filter[3] * side * side *
                                          static_cast<std::int64_t>(size_of(f32)));
   return (1e6 + bytes) / 300;
 }
 
 /// The forms by points of a convolution.
 std::vector<PointForm> point_forms(const Graph& graph, const Node& node) {
+  const Layer layer = layer_of(graph, node);
+  const bool integers = is_integer(node.results[0].dtype);
   std::vector<PointForm> forms;
-  for (const std::int64_t outputs : tile_sizes_of(*node.op.as<op::Conv>())) {
-    if (outputs > 2 && is_integer(node.results[0].dtype)) break;
+  for (const std::int64_t outputs : tile_sizes_of(layer)) {
+    if (outputs > 2 && integers) break;
     forms.push_back({outputs, 1});
   }
   // The largest tiles have the fewest points.
-  const std::int64_t outputs = forms.back().outputs, strips = strips_of(graph, node, outputs);
-  if (goes_by_rows(graph, node, outputs)) {
+  const std::int64_t outputs = forms.back().outputs, strips = strips_of(layer, outputs);
+  if (!integers && goes_by_rows(layer, outputs)) {
     forms.back().by_rows = true;
     forms.push_back({outputs});
   }
@@ -238,18 +304,18 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
   };
   FormQuestion asked{index, {{.what = "by the direct sum", .graph = form({})}}};
   const bool integers = is_integer(node.results[0].dtype);
-  const std::int64_t stride = stride_of(conv);
+  const Layer layer = layer_of(graph, node);
   for (const PointForm& points : point_forms(graph, node)) {
-    const std::int64_t outputs = points.outputs, side = winograd::side(outputs, stride);
-    asked.forms.push_back({.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}{2}", outputs,
-                                               stride == 1 ? "" : " with stride 2", points.how()),
-                           .graph = form(points),
-                           .weights = static_cast<double>(side * side) / (taps * taps),
-                           .worth_ns = worth_ns(graph.type(node.inputs[1]), side),
-                           .price = integers
-                                        ? ""
-                                        : fmt::format("errors up to {} of the result's deviation",
-                                                      winograd::error_of(outputs))});
+    const std::int64_t outputs = points.outputs, side = winograd::side(outputs, layer.stride);
+    asked.forms.push_back(
+        {.what = fmt::format("by Winograd's F({0}x{0}, 3x3){1}{2}", outputs,
+                             layer.stride == 1 ? "" : " with stride 2", points.how()),
+         .graph = form(points),
+         .weights = static_cast<double>(side * side) / (taps * taps),
+         .worth_ns = worth_ns(layer, side),
+         .price = integers ? ""
+                           : fmt::format("errors up to {} of the result's deviation",
+                                         winograd::error_of(outputs))});
   }
   return asked;
 }
@@ -273,8 +339,9 @@ std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
   for (std::size_t i = 0; i < questions.size(); ++i) {
     if (chosen[i] == 0) continue;
     const std::int32_t conv = questions[i].node;
-    const auto forms = point_forms(graph, graph.nodes()[static_cast<std::size_t>(conv)]);
-    found.push_back({{conv, maps.behind(conv, 3)}, forms[chosen[i] - 1]});
+    const Node& node = graph.nodes()[static_cast<std::size_t>(conv)];
+    const auto channels = static_cast<std::size_t>(node.results[0].rank()) - 1;
+    found.push_back({{conv, maps.behind(conv, channels)}, point_forms(graph, node)[chosen[i] - 1]});
   }
   return found;
 }
@@ -286,9 +353,14 @@ Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
     return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
   };
   const Values inputs = rewriter.values_of(node);
-  return by_points(inputs[0], inputs[1], *node.op.as<op::Conv>(), found.form, [&](Value part) {
-    return add_maps(rewriter, found.product, found.maps, part, operand);
-  });
+  const auto& conv = *node.op.as<op::Conv>();
+  const Layer layer = layer_of(rewriter.source(), node);
+  const Value x = image_of(inputs[0], conv, layer, inputs[1].type().dims()[0]);
+  RLX_ASSIGN(const Value y,
+             by_points(x, filter_of(inputs[1], layer), layer, found.form, [&](Value part) {
+               return add_maps(rewriter, found.product, found.maps, part, operand);
+             }));
+  return depth_axes(inputs[0].type()) == 0 ? y : reshape(y, node.results[0].shape);
 }
 
 }  // namespace
