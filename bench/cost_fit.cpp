@@ -192,6 +192,7 @@ std::vector<Figure> figures() {
   overlap("window", &Overlap::window);
   overlap("window_end", &Overlap::window_end);
   overlap("far_beside", &Overlap::far_beside);
+  overlap("asked_beside", &Overlap::asked_beside);
   overlap("vector_start", &Overlap::vector_start);
   overlap("fetched", &Overlap::fetched);
   overlap("taken", &Overlap::taken);

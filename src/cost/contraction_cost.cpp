@@ -57,10 +57,11 @@ class ContractionCost {
     constexpr double ahead = 1.5;
     work.beside = std::min(1.0, ahead * work.beside);
     if ((plan_.whole_rows || plan_.rows_outermost) && plan_.row_groups > 1) work.beside = 1;
-    work.far_beside = overlap_.far_beside;
     work.fetched_more = overlap_.fetched_by_blocks;
-    const bool asks = plan_.asking_blocks > 0 && overlap_.asked_power > 0;
-    work.power = asks ? overlap_.asked_power : overlap_.block_power;
+    const bool asks = plan_.asking_blocks > 0;
+    work.power = asks && overlap_.asked_power > 0 ? overlap_.asked_power : overlap_.block_power;
+    work.far_beside = overlap_.far_beside;
+    work.asked_beside = asks ? overlap_.asked_beside : 0;
     work.near_power = overlap_.near_power;
   }
 

@@ -410,7 +410,7 @@ KernelTime time_of(const KernelWork& work, const MachineModel& model, int thread
     const double writing = work.written[level] * share / write;
     // A line that is written comes like one that is read.
     (is_near(level) ? near : time.memory) += reading + writing;
-    if (level == 3) alone = reading * (1 - work.far_beside);
+    if (level == 3) alone = reading * (1 - std::max(work.far_beside, work.asked_beside));
     (is_near(level) ? streamed_near : streamed) +=
         work.streamed[level] * share / read * (level == 1 ? 1 : overlap.again_from_l3);
   }

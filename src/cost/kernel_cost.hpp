@@ -71,8 +71,9 @@ struct KernelWork {
   double first = 0;             ///< ns until the first bytes are there
   double copied = 0;            ///< ns that every worker spends anew (panels copied by each)
   double beside = 1;            ///< share of compute during which far data still arrives
-  double far_beside = 1;  ///< share of the time of bytes from memory that is beside compute, too
-  double power = 3;       ///< of the p-norm in which instructions and streams add up
+  double far_beside = 1;    ///< share of the time of bytes from memory that is beside compute, too
+  double asked_beside = 0;  ///< the same of bytes that the kernel asks for ahead, if it is more
+  double power = 3;         ///< of the p-norm in which instructions and streams add up
   double near_power = 0;  ///< the same of streams from L2, by themselves; 0: they are as all others
   double b_share = 1;     ///< of a contraction's B: the part that is read
   double code_lines = 8;  ///< cache lines of code that a call runs through

@@ -35,6 +35,8 @@ struct Overlap {
   double window_end = 0;
   /// Of the time of a contraction's bytes from memory, the part that is beside its instructions.
   double far_beside = 0.4;
+  /// The same where blocks ask for the panel behind theirs themselves, if it is more.
+  double asked_beside = 0;
   /// ns of a vector of a row that does not follow its forerunner.
   double vector_start = 0.35;
   /// Of the time that lines of another core's caches take, the part that is waited for: by who
