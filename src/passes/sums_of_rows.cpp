@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
 #include "rlx/ops.hpp"
 
@@ -26,38 +25,10 @@ std::optional<Axes> axes_of(const op::Reduce& reduce, const Dims& dims) {
   return axes;
 }
 
-/// Is no kernel possible that computes the node's result and what meets larger values behind it?
-/// That is so where products or outputs come first, or another reduction.
-bool stays_apart(const Graph& graph, const std::vector<std::vector<std::int32_t>>& readers,
-                 std::int32_t index) {
-  const auto elements = [&](std::int32_t node) {
-    const Type& type = graph.nodes()[static_cast<std::size_t>(node)].results[0];
-    return type.is_static() ? type.elements() : -1;
-  };
-  const std::int64_t most = elements(index);
-  std::vector<std::int32_t> open{index};
-  constexpr std::size_t looked_at = 32;
-  bool meets_larger = false;
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    if (open.size() > looked_at) return false;
-    for (const std::int32_t reader : readers[static_cast<std::size_t>(open[i])]) {
-      if (reader < 0) continue;  // an output
-      const Node& node = graph.nodes()[static_cast<std::size_t>(reader)];
-      if (node.op.is<op::Conv>() || node.op.is<op::DotGeneral>()) continue;
-      if (node.op.is<op::Reduce>()) return true;
-      const std::int64_t size = node.results.size() == 1 ? elements(reader) : -1;
-      if (size < 0 || size > most) meets_larger = true;
-      else if (std::ranges::find(open, reader) == open.end()) open.push_back(reader);
-    }
-  }
-  return !meets_larger;
-}
-
 }  // namespace
 
 Result<Graph> sums_of_rows(Graph graph, int workers) {
   if (workers < 2) return graph;
-  const auto readers = readers_of(graph);
   const auto split_up = [&](Rewriter& rewriter, std::int32_t index,
                             const Node& node) -> Result<bool> {
     const auto* const reduce = node.op.as<op::Reduce>();
@@ -66,7 +37,7 @@ Result<Graph> sums_of_rows(Graph graph, int workers) {
     if (!type.is_static() || !is_float(type.dtype) || type.elements() < fewest_elements)
       return false;
     const std::optional<Axes> axes = axes_of(*reduce, type.dims());
-    if (!axes || !stays_apart(graph, readers, index)) return false;
+    if (!axes) return false;
     const Value x = rewriter.values_of(node)[0];
     const Value rows = rlx::reduce(x, reduce->kind, {axes->begin() + 1, axes->end()}, true);
     rewriter.replace(index, Values{rlx::reduce(rows, reduce->kind, {axes->front()}, true)});

@@ -8,10 +8,8 @@ namespace rlx::passes {
 
 /// Reductions over several axes of values whose last axis is kept (the channels'), as reductions of
 /// their rows and then of what these gave: workers that share out the rows of an image read what
-/// they wrote. Only of large images, and where the result goes to products, other reductions or
-/// outputs; one that meets the reduced value again before that, as a norm's, stays, for both are
-/// one kernel. Sums add in another order. `workers`: so many share a kernel; nothing changes for
-/// one.
+/// they wrote. Only of large images. Sums add in another order. `workers`: so many share a kernel;
+/// nothing changes for one. docs/adr/0055, 0064.
 Result<Graph> sums_of_rows(Graph graph, int workers);
 
 }  // namespace rlx::passes

@@ -15,7 +15,7 @@ namespace rlx {
 namespace {
 
 struct Case {
-  Dims image, filter;  ///< [N, H, W, C], [3, 3, C, K]
+  Dims image, filter;  ///< [N, H, W, C], [3, 3, C, K]; of volumes [N, D, H, W, C], [T, 3, 3, C, K]
   op::Conv conv;
 };
 
@@ -54,6 +54,38 @@ TEST(Winograd, GivesTheDirectSumsValues) {
       testing::expect_same_values(direct, points, 2e-5);
     }
   }
+}
+
+TEST(Winograd, VolumesGiveTheDirectSumsValues) {
+  const auto padded = [](Axes strides, Axes low, Axes high, Axes dilations = {1, 1, 1}) {
+    return op::Conv{.strides = std::move(strides),
+                    .pad_low = std::move(low),
+                    .pad_high = std::move(high),
+                    .dilations = std::move(dilations)};
+  };
+  const Case cases[] = {
+      {{1, 5, 8, 8, 3}, {3, 3, 3, 3, 5}, padded({1, 1, 1}, {1, 1, 1}, {1, 1, 1})},
+      {{2, 4, 7, 5, 4}, {1, 3, 3, 4, 18}, {}},  // of single slices
+      {{2, 4, 6, 6, 2}, {2, 3, 3, 2, 3}, padded({2, 1, 1}, {0, 1, 1}, {0, 1, 1})},
+      {{1, 6, 5, 9, 2}, {3, 3, 3, 2, 3}, padded({2, 1, 1}, {3, 0, 1}, {1, 2, 1})},
+      {{1, 7, 6, 6, 2}, {3, 3, 3, 2, 3}, padded({1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {3, 1, 1})},
+      {{1, 2, 6, 6, 2}, {3, 3, 3, 2, 3}, padded({3, 1, 1}, {5, 1, 1}, {7, 1, 1}, {4, 1, 1})},
+      {{1, 3, 9, 9, 16}, {3, 3, 3, 16, 16}, padded({2, 2, 2}, {1, 1, 1}, {1, 1, 1})},
+  };
+  for (const Case& c : cases) {
+    const Graph direct = convolution(c);
+    SCOPED_TRACE(print(direct));
+    const Graph points = passes::winograd(direct, by_twos).value();
+    ASSERT_EQ(testing::count<op::Conv>(points), 0);
+    ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
+    testing::expect_same_values(direct, points, 4e-5);
+  }
+  const auto stays = [](const Case& c) {
+    return testing::count<op::Conv>(passes::winograd(convolution(c), by_twos).value()) == 1;
+  };
+  EXPECT_TRUE(stays({{1, 4, 8, 8, 3}, {3, 1, 3, 3, 5}, {}})) << "lines of a slice";
+  EXPECT_TRUE(stays({{1, 4, 9, 9, 16}, {3, 3, 3, 16, 16}, {.strides = {1, 2, 1}}}));
+  EXPECT_TRUE(stays({{1, 4, 9, 9, 3}, {3, 3, 3, 3, 3}, {.dilations = {1, 2, 2}}}));
 }
 
 TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
