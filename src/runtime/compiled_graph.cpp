@@ -232,6 +232,13 @@ Result<Outputs> CompiledGraph::run_read_outputs(std::span<const NamedInput> inpu
 
 Result<StaticProgram*> CompiledGraph::Impl::need_bound() {
   if (bound) return &*bound;
+  const bool told = std::ranges::all_of(inputs, [](const IoInfo& input) {
+    return std::ranges::all_of(input.dims, [](std::int64_t dim) { return dim >= 0; });
+  });
+  if (told)
+    return bad_input(
+        "This call needs bound shapes, and data decides some dims within the program: its parts "
+        "are compiled as they run.");
   return bad_input("This call needs bound shapes: compile with all dims given.");
 }
 

@@ -188,7 +188,11 @@ TEST_F(SavedProgram, says_what_is_wrong) {
   EXPECT_FALSE(is_saved_program(file()));
   EXPECT_THAT(message(program->save(folder.path("none/x"))), HasSubstr("cannot be written"));
   const CompiledGraph open = session.compile(model()).value();
-  EXPECT_THAT(message(open.save(file())), HasSubstr("This call needs bound shapes"));
+  EXPECT_THAT(message(open.save(file())), HasSubstr("compile with all dims given"));
+  Graph picks;
+  picks.output("y", picks.add_one(op::NonZero{}, {picks.input("x", f32, {6})}));
+  const CompiledGraph in_parts = session.compile(picks).value();
+  EXPECT_THAT(message(in_parts.save(file())), HasSubstr("data decides some dims"));
 }
 
 TEST_F(SavedProgram, of_another_format_is_named) {
