@@ -1,10 +1,10 @@
 // Passes by name.
 #include "base/error.hpp"
 #include "passes/few_channels.hpp"
-#include "passes/grouped_channels.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
+#include "passes/recast_norms.hpp"
 #include "passes/split_batches.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
@@ -37,6 +37,9 @@ std::span<const Pass> all_passes() {
   static constexpr auto few_channels_last = [](Graph graph) {
     return few_channels(std::move(graph), last_of);
   };
+  static constexpr auto recast_for_two = [](Graph graph) {
+    return recast_norms(std::move(graph), 2);
+  };
   static constexpr auto thin_groups_of_16 = [](Graph graph) {
     return thin_groups(std::move(graph), 16);
   };
@@ -54,7 +57,7 @@ std::span<const Pass> all_passes() {
                                 {"thin_groups", thin_groups_of_16},
                                 {"channels_last", [](Graph graph) { return channels_last(graph); }},
                                 {"known_gathers", known_gathers},
-                                {"grouped_channels", grouped_channels},
+                                {"recast_norms", recast_for_two},
                                 {"unflatten_products", unflatten_products},
                                 {"maps_of_parts", parts_by_preset},
                                 {"split_batches", batches_by_preset},

@@ -11,11 +11,11 @@
 #include "graph/byte_weight.hpp"
 #include "graph/op_info.hpp"
 #include "passes/few_channels.hpp"
-#include "passes/grouped_channels.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
+#include "passes/recast_norms.hpp"
 #include "passes/split_batches.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
@@ -246,10 +246,9 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::channels_last(result));
   RLX_ASSIGN(result, passes::known_gathers(std::move(result)));
   if (reorders()) {
-    RLX_ASSIGN(result, passes::grouped_channels(std::move(result)));
-    if (backend.model()) {
-      RLX_ASSIGN(result, passes::sums_of_rows(std::move(result), threads_of(backend, options)));
-    }
+    const int workers = backend.model() ? threads_of(backend, options) : 1;
+    RLX_ASSIGN(result, passes::recast_norms(std::move(result), workers));
+    RLX_ASSIGN(result, passes::sums_of_rows(std::move(result), workers));
     const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
       return forms.fastest(within, asked);
     };

@@ -1,5 +1,5 @@
-// Groups of channels that are reduced channel by channel: the same values, and only such groups.
-#include "passes/grouped_channels.hpp"
+// Norms in other shapes: the same values, and only such norms.
+#include "passes/recast_norms.hpp"
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ Graph group_norm(const Parts& parts) {
 }
 
 Graph together(const Graph& graph) {
-  Graph made = passes::simplify(passes::grouped_channels(graph).value()).value();
+  Graph made = passes::simplify(passes::recast_norms(graph, 1).value()).value();
   return passes::drop_dead(std::move(made)).value();
 }
 
@@ -64,7 +64,7 @@ std::vector<Axes> reductions_of(const Graph& graph) {
   return all;
 }
 
-TEST(GroupedChannels, NormsAreTakenChannelByChannel) {
+TEST(RecastNorms, GroupsAreTakenChannelByChannel) {
   for (const Parts& parts : {Parts{{1, 16, 16, 12}, 4}, Parts{{2, 9, 7, 20}, 10},
                              Parts{{1, 200, 16}, 2}, Parts{{1, 4, 6, 8, 24}, 3}}) {
     const Graph graph = group_norm(parts);
@@ -82,7 +82,7 @@ TEST(GroupedChannels, NormsAreTakenChannelByChannel) {
   }
 }
 
-TEST(GroupedChannels, MaximaAndOtherReadersKeepTheirValues) {
+TEST(RecastNorms, MaximaAndOtherReadersKeepTheirValues) {
   const Parts parts{{1, 16, 16, 12}, 4};
   Graph graph;
   const Value image = graph.input("x", f32, shape_of(parts.image));
@@ -98,9 +98,62 @@ TEST(GroupedChannels, MaximaAndOtherReadersKeepTheirValues) {
   testing::expect_same_values(graph, made, 1e-6);
 }
 
-TEST(GroupedChannels, OthersStay) {
+/// A norm of each channel over time, with what a layer adds behind it.
+Graph norm_over_time(Dims dims) {
+  Graph graph;
+  const Value x = graph.input("x", f32, shape_of(dims));
+  const auto axis = std::ssize(dims) - 2;
+  const Value each = graph.constant(f32, 1 / static_cast<double>(dims[dims.size() - 2]));
+  const Value centred = x - reduce(x, Reduction::sum, {axis}, true) * each;
+  const Value variance = reduce(centred * centred, Reduction::sum, {axis}, true) * each;
+  const Value scale = graph.input("scale", f32, {dims.back()});
+  const Value normed = tanh(centred * rsqrt(variance + graph.constant(f32, 1e-5)) * scale);
+  graph.output("y", normed + graph.input("residual", f32, shape_of(dims)));
+  return graph;
+}
+
+TEST(RecastNorms, LongAxesAreTakenApartForWorkers) {
+  struct Case {
+    Dims dims;
+    std::int64_t parts;
+  };
+  for (const auto& [dims, parts] :
+       {Case{{1, 3199, 32}, 7}, Case{{2, 1024, 16}, 16}, Case{{600, 60}, 15},
+        Case{{3, 2 * 521, 16}, 0}, Case{{1, 256, 16}, 0}}) {
+    const Graph graph = norm_over_time(dims);
+    EXPECT_EQ(print(passes::recast_norms(graph, 1).value()), print(graph));
+    const Graph made = passes::recast_norms(graph, 2).value();
+    const auto axis = std::ssize(dims) - 2;
+    if (parts == 0) {
+      EXPECT_EQ(print(made), print(graph)) << dims[dims.size() - 2];
+      continue;
+    }
+    EXPECT_EQ(reductions_of(made), (std::vector<Axes>(2, {axis, axis + 1})));
+    Dims apart = dims;
+    apart[static_cast<std::size_t>(axis)] /= parts;
+    apart.insert(apart.begin() + axis, parts);
+    for (const Node& node : made.nodes()) {
+      // What another value joins is computed where that one is made.
+      if (node.op.is<op::Tanh>()) {
+        EXPECT_EQ(node.results[0].dims(), apart);
+      }
+      if (node.op.is<op::Add>() && node.results[0].elements() > 5000) {
+        EXPECT_EQ(node.results[0].dims(), dims);
+      }
+    }
+    testing::expect_same_values(graph, made, 2e-5);
+  }
+}
+
+TEST(RecastNorms, MeansOverTimeThatMeetNothingAgainStay) {
+  Graph graph;
+  graph.output("y", reduce(graph.input("x", f32, {1, 2048, 64}), Reduction::sum, {1}, true));
+  EXPECT_EQ(print(passes::recast_norms(graph, 2).value()), print(graph));
+}
+
+TEST(RecastNorms, OthersStay) {
   const auto stays = [](const Graph& graph) {
-    return print(passes::grouped_channels(graph).value()) == print(graph);
+    return print(passes::recast_norms(graph, 2).value()) == print(graph);
   };
   EXPECT_TRUE(stays(group_norm({{1, 4, 4, 12}, 4}))) << "too small";
   EXPECT_TRUE(stays(group_norm({{1, 16, 16, 12}, 1}))) << "one group has all channels";
