@@ -101,10 +101,12 @@ class Recast {
   std::int64_t parts_ = 0;
 };
 
-/// Into how many parts an axis of that length is taken; 0: into none.
+/// Into how many parts an axis of that length is taken; 0: into none. Short ones are mostly of
+/// channels, whose rows are turned.
 std::int64_t parts_of(std::int64_t length) {
-  constexpr std::int64_t fewest = 4, most = 64;
+  constexpr std::int64_t fewest = 4, most = 64, shortest = 512;
   std::int64_t best = 0;
+  if (length < shortest) return best;
   for (std::int64_t parts = fewest; parts <= most && parts * parts <= length; ++parts) {
     if (length % parts == 0 && (best == 0 || parts <= 16)) best = parts;
   }

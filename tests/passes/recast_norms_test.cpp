@@ -119,7 +119,7 @@ TEST(RecastNorms, LongAxesAreTakenApartForWorkers) {
   };
   for (const auto& [dims, parts] :
        {Case{{1, 3199, 32}, 7}, Case{{2, 1024, 16}, 16}, Case{{600, 60}, 15},
-        Case{{3, 2 * 521, 16}, 0}, Case{{1, 256, 16}, 0}}) {
+        Case{{3, 2 * 521, 16}, 0}, Case{{1, 256, 16}, 0}, Case{{4, 144, 256}, 0}}) {
     const Graph graph = norm_over_time(dims);
     EXPECT_EQ(print(passes::recast_norms(graph, 1).value()), print(graph));
     const Graph made = passes::recast_norms(graph, 2).value();
