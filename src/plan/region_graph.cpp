@@ -243,7 +243,8 @@ std::int32_t RegionGraph::split_off(std::int32_t member) {
   regions_.region_of[static_cast<std::size_t>(member)] = alone;
   sources_.emplace_back();
   users_.emplace_back();
-  borders_.assign(regions_.list.size(), std::nullopt);
+  borders_.emplace_back();
+  borders_[static_cast<std::size_t>(whole)].reset();
   connect(member, alone);
   for (const std::int32_t reader : readers(member)) {
     const std::int32_t user = region_of(reader);

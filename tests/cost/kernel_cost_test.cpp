@@ -459,6 +459,34 @@ TEST(KernelCost, ProgramsThatKeepUnitsBusyHaveTheHeavyClock) {
   EXPECT_EQ(Clocks().of(0.5), 0);
 }
 
+TEST(KernelCost, StoresOfFewColumnsWaitForEachOtherByRow) {
+  MachineModel waits = model_of_rapids(true), none = waits;
+  waits.overlap.masked_store = 10;
+  none.overlap.masked_store = 0;
+  const auto waited_cycles = [&](std::int64_t columns) {
+    const loop::Kernel kernel = gemm_kernel(600, columns, 8, f32, zen5_target);
+    return (predict(kernel, {}, waits, 1).ns - predict(kernel, {}, none, 1).ns) / waits.cycle;
+  };
+  EXPECT_NEAR(waited_cycles(3), 6'000, 600);
+  EXPECT_NEAR(waited_cycles(1), waited_cycles(3), 600);
+  EXPECT_EQ(waited_cycles(4), 0);
+}
+
+// Weights of 8 MB, far from all caches of a core, behind 49 rows that take longer.
+TEST(KernelCost, PanelsThatAreAskedForArriveBesideTheProducts) {
+  MachineModel model = model_of_rapids(true);
+  const loop::Kernel kernel = gemm_kernel(49, 2048, 1024, f32, zen5_target);
+  std::vector<Residency> at(kernel.buffers.size());
+  const auto b = static_cast<std::size_t>(std::get<loop::Contraction>(kernel.body).b_buffer);
+  at[b].bytes[3] = 2048.0 * 1024 * 4;
+  const auto longer = [&](double asked) {
+    model.overlap.asked_beside = asked;
+    return predict(kernel, at, model, 1).ns / predict(kernel, {}, model, 1).ns;
+  };
+  EXPECT_LT(longer(1), 1.2);
+  EXPECT_GT(longer(0), 1.25);
+}
+
 TEST(KernelCost, IsDeterministic) {
   const loop::Kernel kernel = gemm_kernel(100, 70, 33, f32, zen5_target);
   EXPECT_EQ(ns_of(kernel, 2), ns_of(kernel, 2));

@@ -36,6 +36,16 @@ passes::ChooseForms always(std::size_t form) {
 }
 const passes::ChooseForms by_twos = always(1), by_fours = always(2);
 
+/// The points of the convolution in that form are no convolution, and give its values.
+void expect_the_values(const Case& c, const passes::ChooseForms& choice, double tolerance) {
+  const Graph direct = convolution(c);
+  SCOPED_TRACE(print(direct));
+  const Graph points = passes::winograd(direct, choice).value();
+  ASSERT_EQ(testing::count<op::Conv>(points), 0);
+  ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
+  testing::expect_same_values(direct, points, tolerance);
+}
+
 TEST(Winograd, GivesTheDirectSumsValues) {
   const Case cases[] = {
       {{1, 8, 8, 3}, {3, 3, 3, 5}, {.pad_low = {1, 1}, .pad_high = {1, 1}}},
@@ -45,14 +55,7 @@ TEST(Winograd, GivesTheDirectSumsValues) {
       {{1, 1, 1, 2}, {3, 3, 2, 3}, {.pad_low = {1, 1}, .pad_high = {1, 1}}},
   };
   for (const Case& c : cases) {
-    const Graph direct = convolution(c);
-    SCOPED_TRACE(print(direct));
-    for (const auto& choice : {by_twos, by_fours}) {
-      const Graph points = passes::winograd(direct, choice).value();
-      ASSERT_EQ(testing::count<op::Conv>(points), 0);
-      ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
-      testing::expect_same_values(direct, points, 2e-5);
-    }
+    for (const auto& choice : {by_twos, by_fours}) expect_the_values(c, choice, 2e-5);
   }
 }
 
@@ -72,14 +75,7 @@ TEST(Winograd, VolumesGiveTheDirectSumsValues) {
       {{1, 2, 6, 6, 2}, {3, 3, 3, 2, 3}, padded({3, 1, 1}, {5, 1, 1}, {7, 1, 1}, {4, 1, 1})},
       {{1, 3, 9, 9, 16}, {3, 3, 3, 16, 16}, padded({2, 2, 2}, {1, 1, 1}, {1, 1, 1})},
   };
-  for (const Case& c : cases) {
-    const Graph direct = convolution(c);
-    SCOPED_TRACE(print(direct));
-    const Graph points = passes::winograd(direct, by_twos).value();
-    ASSERT_EQ(testing::count<op::Conv>(points), 0);
-    ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
-    testing::expect_same_values(direct, points, 4e-5);
-  }
+  for (const Case& c : cases) expect_the_values(c, by_twos, 4e-5);
   const auto stays = [](const Case& c) {
     return testing::count<op::Conv>(passes::winograd(convolution(c), by_twos).value()) == 1;
   };
@@ -102,14 +98,7 @@ TEST(Winograd, StridesOfTwoGiveTheDirectSumsValues) {
       {{1, 1, 1, 16}, {3, 3, 16, 16}, strided({1, 1}, {1, 1})},
       {{1, 5, 6, 16}, {3, 3, 16, 16}, strided({9, 1}, {0, 8})},
   };
-  for (const Case& c : cases) {
-    const Graph direct = convolution(c);
-    SCOPED_TRACE(print(direct));
-    const Graph points = passes::winograd(direct, by_twos).value();
-    ASSERT_EQ(testing::count<op::Conv>(points), 0);
-    ASSERT_EQ(points.type(points.outputs()[0].value), direct.type(direct.outputs()[0].value));
-    testing::expect_same_values(direct, points, 2e-5);
-  }
+  for (const Case& c : cases) expect_the_values(c, by_twos, 2e-5);
 }
 
 TEST(Winograd, StripsGiveTheDirectSumsValues) {
