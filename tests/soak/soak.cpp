@@ -100,18 +100,27 @@ class Worker {
   Worker(World& world, std::uint64_t seed) : world_(world), random_(seed) { renew(); }
 
   void work() {
-    while (!world_.is_over) {
-      const int kind = static_cast<int>(random_() % kinds);
-      try {
-        act(kind);
-        ++world_.done[kind];
-      } catch (const std::exception& exception) {
-        world_.fail(kind_names[kind], exception.what());
-      }
-    }
+    while (!world_.is_over) attempt(static_cast<int>(random_() % kinds));
+  }
+
+  /// Everything some times, so that code is made before memory is judged: on a busy machine that
+  /// takes a good part of a short soak.
+  void warm_up() {
+    constexpr int times = 8;
+    for (int i = 0; i < times; ++i)
+      for (int kind = 0; kind < kinds; ++kind) attempt(kind);
   }
 
  private:
+  void attempt(int kind) {
+    try {
+      act(kind);
+      ++world_.done[kind];
+    } catch (const std::exception& exception) {
+      world_.fail(kind_names[kind], exception.what());
+    }
+  }
+
   void renew() {
     program_.emplace(world_.program.clone().value());
     weight_ = 0;
@@ -272,6 +281,7 @@ int soak(const Settings& settings) {
     }
     world.files.push_back(*std::move(model));
   }
+  Worker(world, settings.seed).warm_up();
   std::vector<std::thread> threads;
   for (int i = 0; i < settings.threads; ++i) {
     threads.emplace_back([&world, seed = settings.seed + static_cast<std::uint64_t>(i)] {
