@@ -219,6 +219,26 @@ TEST(Onnx, RefusesTensorsThatDoNotFitTheirDims) {
               HasSubstr("holds 4 bytes and its dims want 8"));
 }
 
+TEST(Onnx, ResizesEmptyBatches) {
+  const auto resized = [](std::vector<std::int64_t> to, const char* policy) {
+    GraphParts parts;
+    parts.inputs = {value_info("x", onnx_float, {{0}, {1}, {2}, {4}})};
+    parts.initializers = {tensor("to", onnx_int64, {4}, raw_integers(to))};
+    parts.outputs = {value_info("y", onnx_float, {})};
+    parts.nodes = {node("Resize", {"x", "", "", "to"}, {"y"},
+                        {string_attribute("mode", "linear"),
+                         string_attribute("keep_aspect_ratio_policy", policy)})};
+    return model_message(parts);
+  };
+  const auto type_of = [](const Graph& graph) {
+    return graph.type(graph.outputs()[0].value).text();
+  };
+  EXPECT_EQ(type_of(import(resized({0, 1, 4, 6}, "stretch"))), "f32[0,1,4,6]");
+  EXPECT_EQ(type_of(import(resized({0, 2, 4, 6}, "not_larger"))), "f32[0,2,3,6]");
+  EXPECT_THAT(refused(resized({3, 1, 4, 6}, "stretch")).message,
+              HasSubstr("An axis of 0 elements cannot be resized."));
+}
+
 // f(x) = relu(x) + k, with k an attribute of the caller.
 Message function_message(const std::string& name, const std::vector<Message>& nodes) {
   Message function;

@@ -1,6 +1,7 @@
 // Resize and Upsample.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
@@ -66,18 +67,24 @@ void apply_scales(op::Resize& attributes, const Axes& axes, const std::vector<do
   }
 }
 
+// Axes without elements keep their size; they have no scale.
+bool is_empty(std::int64_t in, std::int64_t size) {
+  if (in == 0 && size != 0) fail("An axis of 0 elements cannot be resized.");
+  return in == 0;
+}
+
 // `policy` decides between the scales of the axes where they are to be equal.
 void apply_sizes(op::Resize& attributes, const Axes& axes, Axes sizes, const std::string& policy) {
   if (sizes.size() != axes.size()) {
     fail("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
   }
-  double common = 0;
+  std::optional<double> common;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto in = attributes.sizes[static_cast<std::size_t>(axes[i])];
-    if (in == 0) fail("An axis of 0 elements cannot be resized.");
+    if (is_empty(in, sizes[i])) continue;
     const double scale = static_cast<double>(sizes[i]) / static_cast<double>(in);
     const bool better = policy == "not_larger" ? scale < common : scale > common;
-    if (i == 0 || better) common = scale;
+    if (!common || better) common = scale;
   }
   if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller") {
     fail("The policy ({}) is unknown.", policy);
@@ -85,11 +92,12 @@ void apply_sizes(op::Resize& attributes, const Axes& axes, Axes sizes, const std
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<std::size_t>(axes[i]);
     const auto in = static_cast<double>(attributes.sizes[axis]);
+    if (in == 0) continue;
     if (policy == "stretch") {
       attributes.scales[axis] = static_cast<double>(sizes[i]) / in;
     } else {
-      attributes.scales[axis] = common;
-      sizes[i] = static_cast<std::int64_t>(std::floor(in * common + 0.5));
+      attributes.scales[axis] = *common;
+      sizes[i] = static_cast<std::int64_t>(std::floor(in * *common + 0.5));
     }
     if (sizes[i] < 0) fail("A size ({}) is negative.", sizes[i]);
     attributes.sizes[axis] = sizes[i];
