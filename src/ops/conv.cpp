@@ -66,6 +66,8 @@ Result<WindowAxes> axes_of(const op::Conv& c, int rank) {
 // (in - 1) stride + extent + output padding - padding
 Result<Dim> transposed_dim(const op::Conv& c, const WindowAxes& axes, std::size_t i, const Dim& in,
                            std::int64_t window) {
+  if (window < 1 || in == Dim(0))
+    return bad_input("Spatial axis ({}) of a transposed conv or of its window has no elements.", i);
   const std::int64_t extra = c.output_padding.empty() ? 0 : c.output_padding[i];
   const std::int64_t extent = (window - 1) * axes.dilations[i] + 1;
   const std::int64_t rest = extent + extra - axes.pad_low[i] - axes.pad_high[i] - axes.strides[i];

@@ -81,6 +81,11 @@ TEST(Conv, refuses_with_sentences) {
   EXPECT_EQ(refusal_of(op::Conv{}, {x, Tensor(f32, {8, 4, 7, 3})}),
             "The window of conv is (7) elements wide and spatial axis (0) has only (5) with its "
             "padding.");
+  for (const auto& [image, filter] : {std::pair{Dims{1, 4, 0, 6}, Dims{4, 8, 3, 3}},
+                                      std::pair{Dims{1, 4, 6, 6}, Dims{4, 8, 0, 3}}}) {
+    EXPECT_EQ(refusal_of(op::Conv{.transposed = true}, {Tensor(f32, image), Tensor(f32, filter)}),
+              "Spatial axis (0) of a transposed conv or of its window has no elements.");
+  }
   EXPECT_EQ(refusal_of(op::Conv{.strides = {1}}, {x, Tensor(f32, {8, 4, 3, 3})}),
             "The op conv has (1) strides for (2) spatial axes.");
   EXPECT_EQ(refusal_of(op::Conv{.strides = {0, 1}}, {x, Tensor(f32, {8, 4, 3, 3})}),
