@@ -175,13 +175,13 @@ class Finder {
       return;
     const Dims dims = type.dims();
     const std::int64_t parts = parts_of(dims[dims.size() - 2]);
-    const bool is_norm =
+    const bool is_mapped =
         std::ranges::any_of(readers_[static_cast<std::size_t>(x.node)], [&](std::int32_t reader) {
           if (reader < 0) return false;
           const Node& map = graph_.nodes()[static_cast<std::size_t>(reader)];
           return is_map(map) && map.results[0].shape == type.shape;
         });
-    if (parts == 0 || !is_norm) return;
+    if (parts == 0 || !is_mapped) return;
     of_[static_cast<std::size_t>(x.node)] = static_cast<int>(list_.size());
     list_.push_back(Recast::apart(dims, parts));
   }

@@ -160,7 +160,7 @@ class Formation {
     if (n.inputs.empty() && n.op.info().traits.stateful) return Role::leaf;
     if (is_view_op(n.op) || read_narrow_[static_cast<std::size_t>(index)]) return Role::view;
     if (n.op.is<op::Update>()) return Role::update;
-    if (n.results[0].elements() == 0) return Role::host;  // kernels have blocks of rows
+    if (n.results[0].elements() == 0) return Role::host;  // kernels divide by their rows
     if (n.op.is<op::Concat>() && is_generated(n.results[0].dtype)) return Role::concat;
     const auto generated = [&](ValueId id) {
       return id.node < 0 || is_generated(graph_.type(id).dtype);

@@ -10,8 +10,6 @@
 namespace rlx {
 namespace {
 
-Shape shape_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
-
 struct Parts {
   Dims image;
   std::int64_t groups = 4;
@@ -39,7 +37,7 @@ struct Parts {
 /// (x - mean) / deviation of each group, with a scale by group and channel, in the image's shape.
 Graph group_norm(const Parts& parts) {
   Graph graph;
-  const Value x = reshape(graph.input("x", f32, shape_of(parts.image)), shape_of(parts.split()));
+  const Value x = reshape(graph.input("x", f32, to_shape(parts.image)), to_shape(parts.split()));
   const Value each = graph.constant(f32, 1 / parts.count());
   const Value centred = x - reduce(x, Reduction::sum, parts.reduced(), true) * each;
   const Value variance = reduce(centred * centred, Reduction::sum, parts.reduced(), true) * each;
@@ -47,21 +45,13 @@ Graph group_norm(const Parts& parts) {
   const Value offset = graph.input("offset", f32, {parts.split().back()});
   const Value normed = centred * rsqrt(variance + graph.constant(f32, 1e-5)) * scale + offset;
   graph.output(
-      "y", reshape(normed, shape_of(parts.image)) + graph.input("w", f32, {parts.image.back()}));
+      "y", reshape(normed, to_shape(parts.image)) + graph.input("w", f32, {parts.image.back()}));
   return graph;
 }
 
 Graph together(const Graph& graph) {
   Graph made = passes::simplify(passes::recast_norms(graph, 1).value()).value();
   return passes::drop_dead(std::move(made)).value();
-}
-
-std::vector<Axes> reductions_of(const Graph& graph) {
-  std::vector<Axes> all;
-  for (const Node& node : graph.nodes()) {
-    if (const auto* const reduce = node.op.as<op::Reduce>()) all.push_back(reduce->axes);
-  }
-  return all;
 }
 
 TEST(RecastNorms, GroupsAreTakenChannelByChannel) {
@@ -72,7 +62,7 @@ TEST(RecastNorms, GroupsAreTakenChannelByChannel) {
     Axes outer = parts.reduced();
     const Axes last{outer.back()};
     outer.pop_back();
-    EXPECT_EQ(reductions_of(made), (std::vector<Axes>{outer, last, outer, last}));
+    EXPECT_EQ(testing::reductions_of(made), (std::vector<Axes>{outer, last, outer, last}));
     for (const Node& node : made.nodes()) {
       if (node.op.info().traits.elementwise && node.results[0].elements() > 1000) {
         EXPECT_EQ(node.results[0].dims(), parts.image);
@@ -85,30 +75,30 @@ TEST(RecastNorms, GroupsAreTakenChannelByChannel) {
 TEST(RecastNorms, MaximaAndOtherReadersKeepTheirValues) {
   const Parts parts{{1, 16, 16, 12}, 4};
   Graph graph;
-  const Value image = graph.input("x", f32, shape_of(parts.image));
-  const Value x = exp(reshape(image, shape_of(parts.split())));
+  const Value image = graph.input("x", f32, to_shape(parts.image));
+  const Value x = exp(reshape(image, to_shape(parts.split())));
   const Value other =
-      reshape(graph.input("other", f32, shape_of(parts.image)), shape_of(parts.split()));
+      reshape(graph.input("other", f32, to_shape(parts.image)), to_shape(parts.split()));
   const Value largest = reduce(x, Reduction::max, parts.reduced(), true);
   graph.output("y", (x + other) / largest);                    // in the shape of the groups
   graph.output("sums", reduce(x, Reduction::sum, {3}, true));  // of other axes
   graph.output("turned", transpose(x, {0, 3, 1, 2, 4}));
   const Graph made = together(graph);
-  EXPECT_EQ(reductions_of(made), (std::vector<Axes>{{1, 2}, {4}, {3}}));
+  EXPECT_EQ(testing::reductions_of(made), (std::vector<Axes>{{1, 2}, {4}, {3}}));
   testing::expect_same_values(graph, made, 1e-6);
 }
 
 /// A norm of each channel over time, with what a layer adds behind it.
 Graph norm_over_time(Dims dims) {
   Graph graph;
-  const Value x = graph.input("x", f32, shape_of(dims));
+  const Value x = graph.input("x", f32, to_shape(dims));
   const auto axis = std::ssize(dims) - 2;
   const Value each = graph.constant(f32, 1 / static_cast<double>(dims[dims.size() - 2]));
   const Value centred = x - reduce(x, Reduction::sum, {axis}, true) * each;
   const Value variance = reduce(centred * centred, Reduction::sum, {axis}, true) * each;
   const Value scale = graph.input("scale", f32, {dims.back()});
   const Value normed = tanh(centred * rsqrt(variance + graph.constant(f32, 1e-5)) * scale);
-  graph.output("y", normed + graph.input("residual", f32, shape_of(dims)));
+  graph.output("y", normed + graph.input("residual", f32, to_shape(dims)));
   return graph;
 }
 
@@ -128,7 +118,7 @@ TEST(RecastNorms, LongAxesAreTakenApartForWorkers) {
       EXPECT_EQ(print(made), print(graph)) << dims[dims.size() - 2];
       continue;
     }
-    EXPECT_EQ(reductions_of(made), (std::vector<Axes>(2, {axis, axis + 1})));
+    EXPECT_EQ(testing::reductions_of(made), (std::vector<Axes>(2, {axis, axis + 1})));
     Dims apart = dims;
     apart[static_cast<std::size_t>(axis)] /= parts;
     apart.insert(apart.begin() + axis, parts);

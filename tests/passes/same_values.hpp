@@ -31,6 +31,15 @@ int count(const Graph& graph) {
       std::ranges::count_if(live.nodes(), [](const Node& node) { return node.op.is<T>(); }));
 }
 
+/// The axes of each reduction, in the order of the nodes.
+inline std::vector<Axes> reductions_of(const Graph& graph) {
+  std::vector<Axes> all;
+  for (const Node& node : graph.nodes()) {
+    if (const auto* const reduce = node.op.as<op::Reduce>()) all.push_back(reduce->axes);
+  }
+  return all;
+}
+
 /// A tensor of noise for each input of the graph, in order.
 inline std::vector<Tensor> noise_inputs(const Graph& graph, const NoiseRange& range = {}) {
   std::mt19937 generator(range.seed);

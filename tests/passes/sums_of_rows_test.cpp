@@ -19,27 +19,20 @@ Graph reduced_image(Dims dims, Axes axes, Reduction kind = Reduction::sum) {
   return graph;
 }
 
-std::vector<Axes> reductions_of(const Graph& graph) {
-  std::vector<Axes> all;
-  for (const Node& node : graph.nodes()) {
-    if (const auto* const reduce = node.op.as<op::Reduce>()) all.push_back(reduce->axes);
-  }
-  return all;
-}
-
 TEST(SumsOfRows, ImagesAreReducedRowByRow) {
   for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min}) {
     const Graph graph = reduced_image({1, 40, 40, 24}, {1, 2}, kind);
     const Graph split = passes::sums_of_rows(graph, 2).value();
-    EXPECT_EQ(reductions_of(split), (std::vector<Axes>{{2}, {1}}));
+    EXPECT_EQ(testing::reductions_of(split), (std::vector<Axes>{{2}, {1}}));
     testing::expect_same_values(graph, split, 1e-5);
   }
   Graph output;
   output.output("y", reduce(output.input("x", f32, {1, 40, 40, 24}), Reduction::sum, {1, 2}, true));
-  EXPECT_EQ(reductions_of(passes::sums_of_rows(output, 2).value()), (std::vector<Axes>{{2}, {1}}));
+  EXPECT_EQ(testing::reductions_of(passes::sums_of_rows(output, 2).value()),
+            (std::vector<Axes>{{2}, {1}}));
   const Graph volume = reduced_image({1, 6, 20, 20, 24}, {2, 1, 3});
   const Graph split = passes::sums_of_rows(volume, 2).value();
-  EXPECT_EQ(reductions_of(split), (std::vector<Axes>{{2, 3}, {1}}));
+  EXPECT_EQ(testing::reductions_of(split), (std::vector<Axes>{{2, 3}, {1}}));
   testing::expect_same_values(volume, split, 1e-5);
 }
 
@@ -51,7 +44,7 @@ TEST(SumsOfRows, NormsAreTakenRowByRow) {
   const Value variance = reduce(centred * centred, Reduction::sum, {1, 2}, true) * each;
   graph.output("y", centred * rsqrt(variance + graph.constant(f32, 1e-5)));
   const Graph split = passes::sums_of_rows(graph, 2).value();
-  EXPECT_EQ(reductions_of(split), (std::vector<Axes>{{2}, {1}, {2}, {1}}));
+  EXPECT_EQ(testing::reductions_of(split), (std::vector<Axes>{{2}, {1}, {2}, {1}}));
   testing::expect_same_values(graph, split, 1e-5);
 }
 

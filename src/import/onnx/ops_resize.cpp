@@ -67,13 +67,8 @@ void apply_scales(op::Resize& attributes, const Axes& axes, const std::vector<do
   }
 }
 
-// Axes without elements keep their size; they have no scale.
-bool is_empty(std::int64_t in, std::int64_t size) {
-  if (in == 0 && size != 0) fail("An axis of 0 elements cannot be resized.");
-  return in == 0;
-}
-
-// `policy` decides between the scales of the axes where they are to be equal.
+// `policy` decides between the scales of the axes where they are to be equal. Axes without elements
+// have none, and keep their size.
 void apply_sizes(op::Resize& attributes, const Axes& axes, Axes sizes, const std::string& policy) {
   if (sizes.size() != axes.size()) {
     fail("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
@@ -81,10 +76,10 @@ void apply_sizes(op::Resize& attributes, const Axes& axes, Axes sizes, const std
   std::optional<double> common;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto in = attributes.sizes[static_cast<std::size_t>(axes[i])];
-    if (is_empty(in, sizes[i])) continue;
+    if (in == 0 && sizes[i] != 0) fail("An axis of 0 elements cannot be resized.");
+    if (in == 0) continue;
     const double scale = static_cast<double>(sizes[i]) / static_cast<double>(in);
-    const bool better = policy == "not_larger" ? scale < common : scale > common;
-    if (!common || better) common = scale;
+    if (!common || (policy == "not_larger" ? scale < *common : scale > *common)) common = scale;
   }
   if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller") {
     fail("The policy ({}) is unknown.", policy);
