@@ -240,28 +240,41 @@ TEST(Program, data_decides_shapes) {
   EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(50, 70));
 }
 
-// Each stage numbers its values anew, and hands on what those before computed.
-TEST(Program, many_stages_hand_over_values_under_their_own_names) {
+/// Behind some maps each round keeps what is not zero, less one, and its sum; the result is what
+/// the last round keeps and all sums.
+Graph rounds_of_picks(const std::string& name, int rounds, int maps) {
   Graph graph;
-  const Value x = graph.input("carried_1_0", f32, {8});
-  Value left = x;
+  Value left = graph.input(name, f32, {8});
+  for (int map = 0; map < maps; ++map) left = sqrt(left * left);
   std::vector<Value> sums;
-  for (int i = 0; i < 12; ++i) {
+  for (int round = 0; round < rounds; ++round) {
     const Value positions = graph.add_one(op::NonZero{}, {left});
-    left = gather(left, reshape(positions, {-1})) - graph.constant(f32, 1);
-    sums.push_back(rlx::sum(left, {0}, true));
+    left = gather(left, reshape(positions, {-1}));
+    left = left - graph.constant(f32, 1);
+    sums.push_back(sum(left, {0}, true));
   }
   for (const Value sum : sums) left = left + sum;
   graph.output("y", left);
-  CompiledGraph program = compiled(graph);
-  const Outputs outputs =
-      program.run({{"carried_1_0", Tensor::of<float>({8}, {1, 2, 3, 4, 5, 6, 7, 20})}}).value();
-  // Each round drops what has reached zero; then 20 - 12 and the sums of the rounds.
-  float sum = 0;
-  for (int round = 1; round <= 12; ++round)
-    for (const float value : {1, 2, 3, 4, 5, 6, 7, 20})
-      sum += value >= static_cast<float>(round) ? value - static_cast<float>(round) : 0;
-  EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(8 + sum));
+  return graph;
+}
+
+// Each stage numbers its values anew, and hands on what those before computed.
+TEST(Program, many_stages_hand_over_values_under_their_own_names) {
+  const Tensor x = Tensor::of<float>({8}, {1, 2, 3, 4, 5, 6, 7, 20});
+  constexpr int rounds = 12;
+  float sums = 0;
+  for (int round = 1; round <= rounds; ++round)
+    for (const float value : x.as<float>())
+      sums += std::max(value - static_cast<float>(round), 0.0f);
+  // What the maps gave has the number of a later stage's value; or the input has such a name.
+  for (const char* name : {"x", "carried_1_0"}) {
+    for (int maps = 0; maps < 8; ++maps) {
+      CompiledGraph program = compiled(rounds_of_picks(name, rounds, maps));
+      const auto outputs = program.run({{name, x}});
+      ASSERT_TRUE(outputs.ok()) << outputs.error().message;
+      EXPECT_THAT(outputs.value()[0].as<float>(), ::testing::ElementsAre(20 - rounds + sums));
+    }
+  }
 }
 
 TEST(Program, parts_that_data_splits_are_told_of_together) {
