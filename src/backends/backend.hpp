@@ -104,10 +104,11 @@ class Backend {
   /// Does the device run this composite whole?
   virtual Claim claim(const Graph& graph, const Node& node) const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(const CompileRequest& request) = 0;
-  /// A graph planned by itself: what a run takes, and its exact launches, syncs and bytes.
+  /// A graph planned by itself: what a run takes, its exact launches, syncs and bytes, its memory.
   struct Prospect {
     double ns = 0;
     GraphIoProfile io;
+    std::int64_t arena_bytes = 0;
   };
   /// That of a lowered graph on so many threads (0: the device's), as a part of a program that does
   /// this elsewhere. Errors: not_available where the device cannot tell.

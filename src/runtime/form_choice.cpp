@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <compare>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
 #include "cost/machine_model.hpp"
 #include "cost/op_cost.hpp"
 #include "graph/op_info.hpp"
+#include "graph/weight_only.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -21,26 +23,39 @@ namespace {
 /// the form before, a small gain is none.
 constexpr double least_gain = 1.1;
 
+/// What forms may cost in memory together: so much of what the program takes with its convolutions
+/// as they are, or what a process takes anyway.
+constexpr double most_of_program = 0.5, always_bytes = 8e6;
+
 /// Programs of which the teams of threads, and what cores fetch from each other, are a good part.
 constexpr double short_ns = 300e3;
 
-double weight_bytes(const Graph& graph) {
-  double bytes = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.op.is<op::Param>() || node.op.is<op::Constant>())
-      bytes += static_cast<double>(node.results[0].bytes());
-  }
-  return bytes;
-}
+/// What a run touches: `weights`, those values that are known before it and read in it, and twice
+/// the largest other one, whose memory the rest share.
+struct Touched {
+  double weights = 0, largest = 0;
 
-/// What a run touches: its weights, and twice the largest value, whose memory the others share.
-double touched_bytes(const Graph& graph) {
-  double largest = 0;
-  for (const Node& node : graph.nodes()) {
+  double bytes() const { return weights + 2 * largest; }
+};
+
+Touched touched_by(const Graph& graph) {
+  const std::vector<bool> known = weight_only_nodes(graph);
+  std::set<ValueId> weights;
+  Touched touched;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (known[i]) continue;
+    const Node& node = graph.nodes()[i];
+    for (const ValueId id : node.inputs)
+      if (id.node >= 0 && known[static_cast<std::size_t>(id.node)]) weights.insert(id);
     for (const Type& type : node.results)
-      if (type.is_static()) largest = std::max(largest, static_cast<double>(type.bytes()));
+      if (type.is_static())
+        touched.largest = std::max(touched.largest, static_cast<double>(type.bytes()));
   }
-  return weight_bytes(graph) + 2 * largest;
+  for (const ValueId id : weights) {
+    const Type& type = graph.type(id);
+    if (type.is_static()) touched.weights += static_cast<double>(type.bytes());
+  }
+  return touched;
 }
 
 /// What a run of the graph does, by its products alone.
@@ -53,7 +68,7 @@ cost::Elsewhere work_of(const Backend& backend, const Graph& graph) {
       flops += 2.0 * static_cast<double>(shape->m) * static_cast<double>(shape->k) *
                static_cast<double>(shape->n);
   }
-  const double bytes = touched_bytes(graph);
+  const double bytes = touched_by(graph).bytes();
   return {bytes, cost::about_ns(flops, bytes, *model)};
 }
 
@@ -84,7 +99,8 @@ FormChoice::FormChoice(Backend& backend, int threads, const IoFusionGate& gate,
       gate_(gate),
       given_(given),
       whole_(work_of(backend, whole)),
-      policy_(std::move(policy)) {}
+      policy_(std::move(policy)),
+      memory_left_(std::max(always_bytes, most_of_program * touched_by(whole).bytes())) {}
 
 FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const {
   const Graph graph = question.forms[0].graph().value();
@@ -102,7 +118,7 @@ Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& f
     RLX_ASSIGN(graph, passes::narrow_products(graph, policy_, of_the_form));
   }
   RLX_ASSIGN(const Backend::Prospect alone, backend_.prospect(graph, threads, others));
-  return Planned{alone, weight_bytes(graph)};
+  return Planned{alone, touched_by(graph).weights};
 } catch (...) {
   return error_in_flight();
 }
@@ -171,6 +187,22 @@ double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers, c
   return sum;
 }
 
+FormCosts FormChoice::costs(Questions asked, const std::vector<Layer>& layers) const {
+  FormCosts all(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto& forms = asked[i].forms;
+    const Result<Planned>& direct = known(layers[i], forms, 0, threads_);
+    for (std::size_t k = 0; k < forms.size(); ++k) {
+      const Result<Planned>& form = known(layers[i], forms, k, threads_);
+      all[i].push_back(!form.ok() || !direct.ok()
+                           ? FormCost{}
+                           : FormCost{form->ns, direct->weight_bytes * forms[k].weights,
+                                      static_cast<double>(form->arena_bytes)});
+    }
+  }
+  return all;
+}
+
 std::size_t FormChoice::launches(Questions asked, const std::vector<Layer>& layers,
                                  const Choice& forms) const {
   std::size_t sum = 0;
@@ -235,11 +267,14 @@ FormChoice::Choice FormChoice::fastest(const Graph& graph, Questions asked,
     chosen = candidate;
     least = std::move(ns);
   }
+  const FormCosts costs_of = costs(asked, layers);
+  Choice taken = within_memory(costs_of, chosen, memory_left_);
   const double direct_ns = total_ns(asked, layers, Choice(asked.size(), 0), threads_);
   for (std::size_t i = 0; i < asked.size(); ++i)
-    chosen[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,
-                       layers[i], chosen[i], direct_ns);
-  return chosen;
+    taken[i] = record(graph.nodes()[static_cast<std::size_t>(asked[i].node)], asked[i].forms,
+                      layers[i], taken[i], chosen[i], direct_ns);
+  memory_left_ -= more_memory(costs_of, taken);
+  return taken;
 }
 
 void FormChoice::claim_memory() {
@@ -252,7 +287,8 @@ void FormChoice::claim_memory() {
 }
 
 std::size_t FormChoice::record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                               const Layer& layer, std::size_t best, double direct_ns) {
+                               const Layer& layer, std::size_t best, std::size_t fastest,
+                               double direct_ns) {
   const Result<Planned>& direct = known(layer, forms, 0, threads_);
   if (!direct.ok()) return 0;
   std::string times = fmt::format("{:.1f} us {}", direct->ns * 1e-3, forms[0].what);
@@ -272,6 +308,9 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
                 .score_ns = score};
     times += fmt::format(", {:.1f} us {}", form->ns * 1e-3, forms[i].what);
   }
+  std::string given_up;
+  if (best != fastest)
+    given_up = fmt::format("; {} wins too little for its memory", forms[fastest].what);
   for (std::size_t i = forms.size(); i-- > 1;) {
     if (!asked[i].what.empty() && answer_to(asked[i].what, given_, false)) best = i;
   }
@@ -281,6 +320,7 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
     asked[i].fused = i == best;
     questions.push_back(std::move(asked[i]));
   }
+  times += given_up;
   if (!forms[best].price.empty()) times += "; " + forms[best].price;
   if (forms[best].weights > 1) {
     direct_bytes_ += direct->weight_bytes;

@@ -12,6 +12,7 @@
 #include "passes/choose_form.hpp"
 #include "passes/precision.hpp"
 #include "rlx/cost.hpp"
+#include "runtime/form_memory.hpp"
 
 namespace rlx {
 
@@ -28,7 +29,8 @@ class FormChoice {
   using PredictWhole = std::function<Result<double>(const Choice&)>;
 
   /// The fastest form of each convolution of `graph`: layer by layer, and where `whole` is given
-  /// and the program is short, what is fastest in all of it.
+  /// and the program is short, what is fastest in all of it. What the forms of all calls cost in
+  /// memory together has a limit.
   Choice fastest(const Graph& graph, std::span<const passes::FormQuestion> questions,
                  const PredictWhole& whole = nullptr);
 
@@ -61,6 +63,8 @@ class FormChoice {
   const Result<Planned>& known(const Layer& layer,
                                const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
                                int threads) const;
+  /// Every form of every layer, as the program's threads run it.
+  FormCosts costs(Questions asked, const std::vector<Layer>& layers) const;
   /// The fastest form on so many threads, by question.
   Choice fastest_on(Questions asked, const std::vector<Layer>& layers, int threads);
   /// What these forms take together on so many threads.
@@ -70,9 +74,9 @@ class FormChoice {
   std::size_t launches(Questions asked, const std::vector<Layer>& layers,
                        const Choice& forms) const;
   /// Notes what was chosen and why. The form that is taken: `best`, or what was answered.
-  /// `direct_ns`: of all convolutions as they are.
+  /// `direct_ns`: of all convolutions as they are. `fastest`: what would be taken for any memory.
   std::size_t record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
-                     const Layer& layer, std::size_t best, double direct_ns);
+                     const Layer& layer, std::size_t best, std::size_t fastest, double direct_ns);
 
   Backend& backend_;
   const int threads_;
@@ -84,6 +88,7 @@ class FormChoice {
   /// one is planned once.
   std::map<std::pair<int, std::string>, Result<Planned>> known_;
   double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
+  double memory_left_;                        ///< that further forms may cost
   int asked_ = 0;
 };
 

@@ -27,7 +27,7 @@ class CountingBackend final : public Backend {
     if (graph.nodes().size() == fails_at) return failure;
     const double ns = 1000.0 * static_cast<double>(graph.nodes().size());
     return Prospect{threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns,
-                    profile_graph_io(graph)};
+                    profile_graph_io(graph), graph.nodes().size() < large_below ? large_arena : 0};
   }
   int lanes() const override { return 2; }
   void run_lanes(int, const std::function<void(int)>& body) override {
@@ -38,7 +38,9 @@ class CountingBackend final : public Backend {
 
   mutable std::atomic<int> predictions = 0;
   std::size_t fails_at = 0;
-  std::size_t shared_from = 1000;  ///< nodes that two threads do in half of the time
+  std::size_t shared_from = 1000;          ///< nodes that two threads do in half of the time
+  std::size_t large_below = 0;             ///< nodes of forms whose arenas are large
+  std::int64_t large_arena = 100'000'000;  ///< more than any small program may give for speed
   Error failure{ErrorKind::unsupported, "It cannot be planned."};
 };
 
@@ -175,6 +177,50 @@ TEST(FormChoice, MoreKernelsGainATenthOfTheWhole) {
   // Nor does one with more of them stay that is by less than a tenth better.
   EXPECT_EQ(chosen({20, 11, 10}, 100, 108), 2U);
   EXPECT_EQ(chosen({20, 11, 10}, 100, 112), 1U);
+}
+
+/// Forms of several calls share what a program may give for speed: a process's own few MB here.
+TEST(FormChoice, MemoryOfAllFormsHasALimit) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  const std::vector<passes::FormQuestion> questions{question(8, {9, 5, 3}, made)};
+  const auto chosen = [&](FormChoice& choice) { return choice.fastest(whole, questions)[0]; };
+  backend.large_below = 5;
+  FormChoice large(backend, 1, gate, none_given, whole);
+  EXPECT_EQ(chosen(large), 1U);
+  EXPECT_NE(large.claims[0].reason.find("with 3 wins too little for its memory"),
+            std::string::npos);
+  backend.large_arena = 5'000'000;
+  FormChoice twice(backend, 1, gate, none_given, whole);
+  EXPECT_EQ(chosen(twice), 2U);
+  EXPECT_EQ(twice.claims[0].reason.find("memory"), std::string::npos);
+  EXPECT_EQ(chosen(twice), 1U);
+  // What was asked for is given.
+  const GivenAnswers answers{{"write conv (0) with 3", true}};
+  backend.large_arena = 100'000'000;
+  FormChoice asked(backend, 1, gate, answers, whole);
+  EXPECT_EQ(chosen(asked), 2U);
+}
+
+/// Half of a large program is more than that.
+TEST(FormChoice, LargeProgramsGiveMoreMemory) {
+  CountingBackend backend;
+  backend.large_below = 5;
+  std::atomic<int> made = 0;
+  const auto chosen = [&](const Graph& whole) {
+    const std::vector<passes::FormQuestion> questions{question(8, {9, 3}, made)};
+    return FormChoice(backend, 1, gate, none_given, whole).fastest(whole, questions)[0];
+  };
+  // Weights that are made count as they are read.
+  const auto with_weights = [](std::int64_t n) {
+    Graph graph;
+    graph.output("y",
+                 graph.input("x", f32, {Dim(n)}) + broadcast(graph.constant(f32, 0.5), {Dim(n)}));
+    return graph;
+  };
+  EXPECT_EQ(chosen(with_weights(16'000'000)), 0U);  // 64 MB of weights, twice 64 MB of values
+  EXPECT_EQ(chosen(with_weights(17'000'000)), 1U);
 }
 
 /// A form that takes long to prepare wins what gives it back, or a fifth of the convolutions.

@@ -144,7 +144,7 @@ class CpuBackend final : public Backend {
         const plan::Plan plan,
         plan::build_plan(
             flat, build_options(most, plan::fusion_policy(shared_->model, most, true), elsewhere)));
-    return Prospect{plan.predicted_ns, plan::profile_plan_io(plan)};
+    return Prospect{plan.predicted_ns, plan::profile_plan_io(plan), plan.arena_bytes};
   }
 
   int lanes() const override { return threads_; }
