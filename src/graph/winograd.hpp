@@ -111,8 +111,114 @@ inline std::vector<double> polynomial(std::span<const double> magnitudes) {
   return polynomial(magnitudes, magnitudes.size());
 }
 
-/// The transforms of images and results for values of a type V: numbers, or expressions of a
-/// kernel.
+/// The matrix G of so many taps: (1, x, x^2, ..) / N(x) for each of the points 0 and +-p, where
+/// N(x) is the product of a finite point's distances from the other ones, and (.., 0, 1) for
+/// infinity.
+inline std::vector<std::vector<double>> filter_rows(std::span<const double> magnitudes,
+                                                    bool infinity, std::size_t taps) {
+  const auto row = [&](double x, double distances) {
+    std::vector<double> powers(taps, 0);
+    double power = 1;
+    for (double& entry : powers) {
+      entry = power / distances;
+      power *= x;
+    }
+    return powers;
+  };
+  std::vector<std::vector<double>> rows{row(0, polynomial(magnitudes)[0])};
+  for (const double p : magnitudes) {
+    double distances = 2 * p * p;
+    for (const double other : magnitudes)
+      if (other != p) distances *= p * p - other * other;
+    rows.push_back(row(p, distances));
+    rows.push_back(row(-p, distances));
+  }
+  if (infinity) {
+    rows.emplace_back(taps, 0);
+    rows.back().back() = 1;
+  }
+  return rows;
+}
+
+/// The transforms of one line for values of a type V: numbers, or expressions of a kernel.
+template <class V>
+class LineTransforms {
+ public:
+  using Line = std::vector<V>;
+
+  LineTransforms(std::int64_t outputs, std::span<const double> magnitudes, bool infinity)
+      : outputs_(static_cast<std::size_t>(outputs)), magnitudes_(magnitudes), infinity_(infinity) {}
+
+  /// B^T d. The row of a point x holds the coefficients of the product of all (t - y) for the other
+  /// points y; those of p and -p have the same even and odd parts. Zero takes the first even part
+  /// along, infinity the last odd one.
+  Line image(const Line& d) const {
+    Line pairs;
+    std::optional<V> zero, infinity;
+    for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
+      const double p = magnitudes_[i];
+      const std::vector<double> others = polynomial(magnitudes_, i);
+      const V even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
+      if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
+      if (infinity_ && i + 1 == magnitudes_.size())
+        infinity = plus(evaluated(others, d, 3), -p * p, odd);
+      pairs.push_back(plus(even, p, odd));
+      pairs.push_back(plus(even, -p, odd));
+    }
+    Line points{*zero};
+    points.insert(points.end(), pairs.begin(), pairs.end());
+    if (infinity) points.push_back(*infinity);
+    return points;
+  }
+
+  /// A^T m, the outputs: output i is the sum of x^i m over the points x.
+  Line outputs(const Line& m) const {
+    Line even, odd;  // of p and -p
+    for (std::size_t k = 1; k <= 2 * magnitudes_.size(); k += 2) {
+      even.push_back(plus(m[k], 1, m[k + 1]));
+      odd.push_back(plus(m[k], -1, m[k + 1]));
+    }
+    Line results;
+    for (std::size_t i = 0; i < outputs_; ++i) {
+      const Line& pairs = i % 2 == 0 ? even : odd;
+      const auto factor = [&](std::size_t k) {
+        return std::pow(magnitudes_[k], static_cast<double>(i));
+      };
+      V sum = scaled(factor(0), pairs[0]);
+      for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
+      if (i == 0) sum = plus(sum, 1, m[0]);
+      if (infinity_ && i + 1 == outputs_) sum = plus(sum, 1, m.back());
+      results.push_back(sum);
+    }
+    return results;
+  }
+
+  /// sum + factor * x.
+  static V plus(const V& sum, double factor, const V& x) {
+    return static_cast<V>(factor < 0 ? sum - scaled(-factor, x) : sum + scaled(factor, x));
+  }
+
+ private:
+  static V scaled(double factor, const V& x) {
+    if (factor == 1) return x;
+    if constexpr (std::is_arithmetic_v<V>) return static_cast<V>(static_cast<V>(factor) * x);
+    else return x * factor;
+  }
+
+  /// The polynomial, whose last coefficient is 1, with d[first + 2k] for z^k.
+  static V evaluated(const std::vector<double>& polynomial, const Line& d, std::size_t first) {
+    std::size_t k = polynomial.size() - 1;
+    V sum = d[first + 2 * k];
+    while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
+    return sum;
+  }
+
+  const std::size_t outputs_;
+  const std::span<const double> magnitudes_;
+  const bool infinity_;
+};
+
+/// The transforms of images and results, both ways of a tile.
 template <class V>
 class Transforms {
  public:
@@ -120,7 +226,7 @@ class Transforms {
   using Square = std::vector<Line>;
 
   Transforms(std::int64_t outputs, std::int64_t stride)
-      : magnitudes_(winograd::magnitudes(outputs)), stride_(stride) {}
+      : line_(outputs, winograd::magnitudes(outputs), true), stride_(stride) {}
 
   /// B^T d B of a tile of the image.
   Square image(const Square& d) const {
@@ -133,51 +239,16 @@ class Transforms {
   }
 
  private:
-  /// B^T d. The row of a point x holds the coefficients of the product of all (t - y) for the other
-  /// points y; those of p and -p have the same even and odd parts. Zero takes the first even part
-  /// along, infinity the last odd one.
-  Line image_points(const Line& d) const {
-    if (stride_ == 2) return {plus(d[0], -1, d[2]), d[2], plus(d[4], -1, d[2]), d[1], d[3]};
-    Line pairs;
-    std::optional<V> zero, infinity;
-    for (std::size_t i = 0; i < magnitudes_.size(); ++i) {
-      const double p = magnitudes_[i];
-      const std::vector<double> others = polynomial(magnitudes_, i);
-      const V even = evaluated(others, d, 2), odd = evaluated(others, d, 1);
-      if (!zero) zero = plus(even, -p * p, evaluated(others, d, 0));
-      if (i + 1 == magnitudes_.size()) infinity = plus(evaluated(others, d, 3), -p * p, odd);
-      pairs.push_back(plus(even, p, odd));
-      pairs.push_back(plus(even, -p, odd));
-    }
-    Line points{*zero};
-    points.insert(points.end(), pairs.begin(), pairs.end());
-    points.push_back(*infinity);
-    return points;
-  }
+  static V sum(const V& a, const V& b) { return LineTransforms<V>::plus(a, 1, b); }
+  static V difference(const V& a, const V& b) { return LineTransforms<V>::plus(a, -1, b); }
 
-  /// A^T m, the outputs: output i is the sum of x^i m over the points x.
+  Line image_points(const Line& d) const {
+    if (stride_ == 1) return line_.image(d);
+    return {difference(d[0], d[2]), d[2], difference(d[4], d[2]), d[1], d[3]};
+  }
   Line output_points(const Line& m) const {
-    if (stride_ == 2)
-      return {plus(plus(m[0], 1, m[1]), 1, m[3]), plus(plus(m[1], 1, m[2]), 1, m[4])};
-    const std::size_t outputs = 2 * magnitudes_.size();
-    Line even, odd;  // of p and -p
-    for (std::size_t k = 1; k + 1 < m.size(); k += 2) {
-      even.push_back(plus(m[k], 1, m[k + 1]));
-      odd.push_back(plus(m[k], -1, m[k + 1]));
-    }
-    Line results;
-    for (std::size_t i = 0; i < outputs; ++i) {
-      const Line& pairs = i % 2 == 0 ? even : odd;
-      const auto factor = [&](std::size_t k) {
-        return std::pow(magnitudes_[k], static_cast<double>(i));
-      };
-      V sum = scaled(factor(0), pairs[0]);
-      for (std::size_t k = 1; k < pairs.size(); ++k) sum = plus(sum, factor(k), pairs[k]);
-      if (i == 0) sum = plus(sum, 1, m[0]);
-      if (i + 1 == outputs) sum = plus(sum, 1, m.back());
-      results.push_back(sum);
-    }
-    return results;
+    if (stride_ == 1) return line_.outputs(m);
+    return {sum(sum(m[0], m[1]), m[3]), sum(sum(m[1], m[2]), m[4])};
   }
 
   /// The transform along the columns, then along the rows.
@@ -195,26 +266,7 @@ class Transforms {
     return whole;
   }
 
-  static V scaled(double factor, const V& x) {
-    if (factor == 1) return x;
-    if constexpr (std::is_arithmetic_v<V>) return static_cast<V>(static_cast<V>(factor) * x);
-    else return x * factor;
-  }
-
-  /// sum + factor * x.
-  static V plus(const V& sum, double factor, const V& x) {
-    return static_cast<V>(factor < 0 ? sum - scaled(-factor, x) : sum + scaled(factor, x));
-  }
-
-  /// The polynomial, whose last coefficient is 1, with d[first + 2k] for z^k.
-  static V evaluated(const std::vector<double>& polynomial, const Line& d, std::size_t first) {
-    std::size_t k = polynomial.size() - 1;
-    V sum = d[first + 2 * k];
-    while (k-- > 0) sum = plus(sum, polynomial[k], d[first + 2 * k]);
-    return sum;
-  }
-
-  const std::span<const double> magnitudes_;
+  const LineTransforms<V> line_;
   const std::int64_t stride_;
 };
 

@@ -11,12 +11,12 @@ std::span<const OpInfo* const> all_ops() {
   static const std::vector<const OpInfo*> table = [] {
     std::vector<const OpInfo*> ops;
     for (const OpList family :
-         {leaf_ops(),      unary_ops(),    binary_ops(),        activation_ops(),   shape_ops(),
-          slice_ops(),     pad_ops(),      dynamic_shape_ops(), dynamic_fill_ops(), index_ops(),
-          scatter_ops(),   reduce_ops(),   order_ops(),         selection_ops(),    matmul_ops(),
-          conv_ops(),      winograd_ops(), norm_ops(),          attention_ops(),    expert_ops(),
-          recurrent_ops(), quantize_ops(), resize_ops(),        signal_ops(),       random_ops(),
-          control_ops(),   loop_ops(),     linear_algebra_ops()}) {
+         {leaf_ops(),    unary_ops(),     binary_ops(),        activation_ops(),    shape_ops(),
+          slice_ops(),   pad_ops(),       dynamic_shape_ops(), dynamic_fill_ops(),  index_ops(),
+          scatter_ops(), reduce_ops(),    order_ops(),         selection_ops(),     matmul_ops(),
+          conv_ops(),    winograd_ops(),  line_point_ops(),    norm_ops(),          attention_ops(),
+          expert_ops(),  recurrent_ops(), quantize_ops(),      resize_ops(),        signal_ops(),
+          random_ops(),  control_ops(),   loop_ops(),          linear_algebra_ops()}) {
       ops.insert(ops.end(), family.begin(), family.end());
     }
     return ops;

@@ -26,6 +26,7 @@ OpList selection_ops();
 OpList matmul_ops();
 OpList conv_ops();
 OpList winograd_ops();
+OpList line_point_ops();
 OpList norm_ops();
 OpList attention_ops();
 OpList expert_ops();

@@ -9,6 +9,7 @@
 
 #include "base/element.hpp"
 #include "graph/rules.hpp"
+#include "ops/counted.hpp"
 #include "ops/families.hpp"
 #include "ops/reference.hpp"
 #include "rlx/ops.hpp"
@@ -18,20 +19,12 @@ namespace {
 
 using winograd::taps;
 
-/// Rows of the matrix G: (1, x, x^2) / N(x) for each point x, and (0, 0, 1) for infinity; with
-/// stride 2 the sums of taps that the points of a line meet.
+/// The matrix G; with stride 2 the sums of taps that the points of a line meet.
 std::vector<std::array<double, taps>> filter_rows(std::int64_t outputs, std::int64_t stride) {
   if (stride == 2) return {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}, {0, 1, 0}};
-  const std::span<const double> magnitudes = winograd::magnitudes(outputs);
-  std::vector<std::array<double, taps>> rows{{1 / winograd::polynomial(magnitudes)[0], 0, 0}};
-  for (const double p : magnitudes) {
-    double distances = 2 * p * p;
-    for (const double other : magnitudes)
-      if (other != p) distances *= p * p - other * other;
-    rows.push_back({1 / distances, p / distances, p * p / distances});
-    rows.push_back({1 / distances, -p / distances, p * p / distances});
-  }
-  rows.push_back({0, 0, 1});
+  std::vector<std::array<double, taps>> rows;
+  for (const auto& row : winograd::filter_rows(winograd::magnitudes(outputs), true, taps))
+    rows.push_back({row[0], row[1], row[2]});
   return rows;
 }
 
@@ -189,14 +182,6 @@ struct Rules<op::WinogradFilters> {
 RLX_OP(op::WinogradFilters, "conv")
 
 namespace {
-
-/// Counts the additions and multiplications of a transform.
-struct Counted {
-  std::shared_ptr<int> count;
-  friend Counted operator+(const Counted& a, const Counted&) { return ++*a.count, a; }
-  friend Counted operator-(const Counted& a, const Counted&) { return ++*a.count, a; }
-  friend Counted operator*(const Counted& a, double) { return ++*a.count, a; }
-};
 
 /// Operations of the transform of one tile, in both directions.
 double operations_of_tile(std::int64_t outputs, std::int64_t stride, bool of_image) {

@@ -83,6 +83,11 @@ Result<Graph> unflatten_products(Graph graph);
 /// that treat all points of a channel alike come along. Rounding errors: graph/winograd.hpp.
 Result<Graph> winograd(Graph graph, const ChooseForms& choose);
 
+/// Other channels-last f32 convolutions with windows of weights, by minimal filtering along the
+/// axis where it multiplies the least, where the choice falls on them: stride and dilation are 1
+/// there. Maps come along as in `winograd`. Rounding errors: graph/line_points.hpp.
+Result<Graph> line_points(Graph graph, const ChooseForms& choose);
+
 /// Products of one value with several weights become one, with the weights side by side; where the
 /// parts are only read through views (projections of queries, keys and values). Wants canonical
 /// contractions.

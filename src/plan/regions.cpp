@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "graph/line_points.hpp"
 #include "graph/narrow_products.hpp"
 #include "graph/op_info.hpp"
 #include "graph/weight_only.hpp"
@@ -185,7 +186,9 @@ class Formation {
       if (!is_depthwise(graph_, n, *conv)) return Role::contraction;
       return is_integer(n.results[0].dtype) ? Role::host : Role::window;
     }
-    if (n.op.is<op::WinogradImage>() || n.op.is<op::WinogradOutputs>()) return Role::tiles;
+    if (n.op.is<op::WinogradImage>() || n.op.is<op::WinogradOutputs>() ||
+        n.op.is<op::LinePoints>() || n.op.is<op::LineOutputs>())
+      return Role::tiles;
     if (const auto* pool = n.op.as<op::WindowReduce>();
         pool && pool->channels_last && pool->kind != Reduction::mean)
       return Role::window;

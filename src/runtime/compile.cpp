@@ -253,6 +253,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
       return forms.fastest(within, asked);
     };
     RLX_ASSIGN(result, passes::few_channels(std::move(result), fastest));
+    RLX_ASSIGN(result, passes::line_points(std::move(result), fastest));
     RLX_ASSIGN(result, in_forms(result, policy));
   }
   return joined(std::move(result), policy, program.questions, program.claims);

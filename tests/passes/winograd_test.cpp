@@ -8,6 +8,7 @@
 #include "graph/winograd.hpp"
 #include "one_by_one.hpp"
 #include "passes/passes.hpp"
+#include "relative_errors.hpp"
 #include "rlx/rlx.hpp"
 #include "same_values.hpp"
 
@@ -311,9 +312,7 @@ std::vector<double> direct_sum(const Tensor& x, const Tensor& w, std::int64_t st
   return sums;
 }
 
-struct Errors {
-  double rms, worst;  ///< beside the results' deviation
-};
+using testing::Errors;
 
 /// Of a layer whose convolution is written in form `form` (0: as it is).
 Errors errors_of(std::size_t form, std::int64_t stride = 1) {
@@ -333,15 +332,7 @@ Errors errors_of(std::size_t form, std::int64_t stride = 1) {
       session.compile(passes::winograd(graph, always(form)).value(), {.exact = true}).value();
   const Outputs outputs = program.run({{"x", image}}).value();
   const std::vector<double> expected = direct_sum(image, filter, stride);
-  double squares = 0, sum = 0, wrong = 0, worst = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = outputs[0].as<float>()[i] - expected[i];
-    sum += expected[i], squares += expected[i] * expected[i], wrong += error * error;
-    worst = std::max(worst, std::abs(error));
-  }
-  const auto count = static_cast<double>(expected.size());
-  const double deviation = std::sqrt(squares / count - sum / count * (sum / count));
-  return {std::sqrt(wrong / count) / deviation, worst / deviation};
+  return testing::errors_of(outputs[0].as<float>(), expected);
 }
 
 // F(4x4, 3x3) at 0, +-1, +-2 and infinity has errors of rms 2.6e-6, 4e-5 at worst.
