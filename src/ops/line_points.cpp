@@ -16,7 +16,7 @@ namespace {
 Status check(std::string_view name, const lines::Tile& tile, std::int64_t axis, std::int64_t more,
              const Type& x) {
   if (std::ranges::find(lines::tiles, tile) == lines::tiles.end())
-    return bad_input("Tiles of {} have 4 outputs and 3 to 5 taps, or 5 of both, not ({}) and ({}).",
+    return bad_input("Tiles of {} have 4 outputs and 2 to 5 taps, or 5 of both, not ({}) and ({}).",
                      name, tile.outputs, tile.taps);
   if (x.dtype != DType::f32 || !x.is_static() || axis < 1 || axis + more + 1 >= x.rank())
     return bad_input(

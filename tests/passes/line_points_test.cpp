@@ -43,6 +43,7 @@ op::Conv padded(Axes low, Axes high, Axes strides = {}, Axes dilations = {}) {
 
 /// Windows of every length, ends of lines that cut tiles, borders, other axes of any kind.
 const Case fitting[] = {
+    {{1, 4099, 16}, {2, 16, 19}, padded({1}, {0})},
     {{1, 4000, 16}, {3, 16, 16}, padded({1}, {1})},
     {{1, 1601, 16}, {4, 16, 24}, {}},
     {{2, 1001, 16}, {5, 16, 16}, padded({0}, {4})},
@@ -54,6 +55,9 @@ const Case fitting[] = {
     {{1, 40, 41, 8}, {5, 5, 8, 16}, padded({2, 2}, {2, 2})},
     {{1, 41, 60, 8}, {5, 7, 8, 16}, padded({1, 3}, {0, 2}, {2, 1}, {3, 1})},
     {{1, 4, 30, 31, 16}, {7, 1, 1, 16, 16}, padded({3, 0, 0}, {3, 0, 0})},
+    {{1, 2000, 16}, {4, 16, 48}, padded({2}, {1}, {2})},
+    {{1, 1003, 16}, {16, 16, 40}, padded({8}, {3}, {4})},
+    {{1, 3, 999, 8}, {3, 8, 8, 16}, padded({1, 0}, {1, 0}, {2, 2})},
     {{1, 1000, 16}, {3, 16, 48}, padded({4}, {4}, {1}, {4})},
     {{2, 501, 16}, {7, 16, 24}, padded({18}, {0}, {1}, {3})},
     {{1, 600, 48}, {16, 16, 48}, {.pad_low = {8}, .pad_high = {7}, .groups = 3}},
@@ -95,7 +99,10 @@ TEST(LinePoints, LeavesWhatItDoesNotFit) {
   };
   const Dims image{1, 1200, 16}, filter{12, 16, 24};
   EXPECT_FALSE(stays({image, filter, {}}));
-  EXPECT_TRUE(stays({image, filter, {.strides = {2}}}));
+  EXPECT_FALSE(stays({image, filter, {.strides = {2}}}));
+  EXPECT_TRUE(stays({image, filter, {.strides = {7}}})) << "taps of two pixels, half of which lack";
+  EXPECT_TRUE(stays({image, filter, padded({}, {}, {2}, {2})}));
+  EXPECT_TRUE(stays({{1, 300, 60, 16}, {12, 1, 16, 24}, {.strides = {2, 1}}})) << "not the last";
   EXPECT_TRUE(stays({image, filter, padded({12}, {0})})) << "a window of zeros alone";
   EXPECT_TRUE(stays({{1, 14, 64}, {12, 64, 512}, {}})) << "tiles of which three results are used";
   EXPECT_TRUE(stays({{1, 1200, 6}, {12, 6, 64}, {}})) << "few channels";
@@ -187,7 +194,11 @@ TEST(LinePoints, ErrorsAreAsStated) {
     std::int64_t taps;
     lines::Tile tile;
     double rms;
-  } cases[] = {{3, {4, 3}, 3.5e-7}, {5, {4, 5}, 6e-7}, {25, {5, 5}, 2.1e-6}, {51, {4, 4}, 1.6e-6}};
+  } cases[] = {{2, {4, 2}, 3e-7},
+               {3, {4, 3}, 3.5e-7},
+               {5, {4, 5}, 6e-7},
+               {25, {5, 5}, 2.1e-6},
+               {51, {4, 4}, 1.6e-6}};
   for (const auto& [taps, tile, rms] : cases) {
     const testing::Errors errors = errors_of(taps, tile);
     EXPECT_LT(errors.rms, rms) << taps;

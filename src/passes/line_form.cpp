@@ -1,0 +1,159 @@
+// Windows in parts, strides as channels, volumes as images; the graph of points.
+#include "passes/line_form.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace rlx::passes {
+namespace {
+
+using Finish = std::function<Result<Value>(Value)>;
+
+/// A layer whose windows lie along spatial axis `line` alone, as images [.., W, .., C] of one axis
+/// before that and one behind it: convolutions of volumes have no room for another axis.
+std::optional<Layer> along_one_axis(const Layer& layer, std::size_t line) {
+  const std::size_t axes = layer.filter.size() - 2;
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    const bool plain = layer.filter[axis] == 1 && layer.stride(axis) == 1 && layer.low(axis) == 0 &&
+                       layer.high(axis) == 0;
+    if (axis != line && !plain) return std::nullopt;
+  }
+  const auto merged = [&](const Dims& dims) {
+    const auto along = dims.begin() + static_cast<std::ptrdiff_t>(line) + 1;
+    return Dims{element_count(Dims(dims.begin(), along)), *along,
+                element_count(Dims(along + 1, dims.end() - 1)), dims.back()};
+  };
+  Layer made{merged(layer.image),
+             {layer.filter[line], 1, layer.filter[axes], layer.filter[axes + 1]},
+             merged(layer.result),
+             layer.conv};
+  made.conv.strides = {layer.stride(line), 1};
+  made.conv.pad_low = {layer.low(line), 0};
+  made.conv.pad_high = {layer.high(line), 0};
+  made.conv.dilations = {layer.dilation(line), 1};
+  return made;
+}
+
+/// The form of a layer with a stride along its last axis: so many neighbouring pixels are channels
+/// of one, and taps those of one.
+std::optional<LineForm> of_strides(const Layer& layer, std::size_t line) {
+  const std::int64_t stride = layer.stride(line), low = layer.low(line), taps = layer.filter[line];
+  if (stride == 1) return LineForm{.layer = layer, .line = line, .direct_taps = taps};
+  const bool is_last = line + 3 == layer.filter.size();
+  if (!is_last || layer.dilation(line) != 1 || layer.conv.groups != 1) return std::nullopt;
+  const auto whole = [&](std::int64_t pixels) { return (pixels + stride - 1) / stride; };
+  LineForm form{.layer = layer, .line = line, .stride = stride, .direct_taps = taps};
+  form.delay = whole(low) * stride - low;
+  Layer& made = form.layer;
+  made.image[line + 1] = whole(made.image[line + 1]);
+  made.image.back() *= stride;
+  made.filter[line] = whole(taps + form.delay);
+  *(made.filter.end() - 2) *= stride;
+  if (!made.conv.pad_low.empty()) made.conv.pad_low[line] = whole(low);
+  made.conv.strides[line] = 1;
+  return form;
+}
+
+/// The value with so many zeros before axis `axis`, and zeros behind it or without its end, so that
+/// it is `extent` long.
+Value strided(Value x, std::size_t axis, std::int64_t before, std::int64_t extent) {
+  Axes low(x.type().dims().size(), 0), high = low;
+  low[axis] = before;
+  high[axis] = extent - before - x.type().dims()[axis];
+  return low[axis] == 0 && high[axis] == 0 ? x : pad(x, low, high);
+}
+
+/// The weights of every point, side by side: [.., parts, 1, .., C, points * K].
+Value filters_of(Value w, const LineForm& form) {
+  Graph& graph = w.graph();
+  const lines::Tile& tile = form.tile;
+  const auto line = static_cast<std::int64_t>(form.line);
+  Dims dims = form.layer.filter;
+  const auto rank = static_cast<std::int64_t>(dims.size());
+  Axes none(dims.size(), 0), behind(dims.size(), 0);
+  behind[form.line] = form.parts() * tile.taps - form.taps();
+  w = reshape(strided(w, form.line, form.delay, form.taps() * form.stride), to_shape(dims));
+  if (behind[form.line] > 0) w = pad(w, none, behind);
+  dims[form.line] = form.parts();
+  // [.., parts, taps, .., C, K] -> [.., parts, .., C, K, taps] by G^T
+  Dims apart = dims;
+  apart.insert(apart.begin() + line + 1, tile.taps);
+  Axes taps_last, points_before;
+  for (std::int64_t axis = 0; axis <= rank; ++axis) {
+    if (axis != line + 1) taps_last.push_back(axis);
+    points_before.push_back(axis);
+  }
+  taps_last.push_back(line + 1);
+  std::swap(points_before.end()[-1], points_before.end()[-2]);
+  std::vector<float> factors;
+  const auto rows = lines::filter_rows(tile);
+  for (std::size_t tap = 0; tap < static_cast<std::size_t>(tile.taps); ++tap)
+    for (const auto& row : rows) factors.push_back(static_cast<float>(row[tap]));
+  const Value g = graph.constant(
+      Tensor::of<float>({tile.taps, tile.points()}, std::span<const float>(factors)));
+  const Value points = matmul(transpose(reshape(w, to_shape(apart)), taps_last), g);
+  dims.insert(dims.begin() + line + 1, 1);
+  dims.back() *= tile.points();
+  return reshape(transpose(points, points_before), to_shape(dims));
+}
+
+/// The convolution of points: those along the line lie side by side.
+op::Conv of_points(const LineForm& form) {
+  const Layer& layer = form.layer;
+  op::Conv made = layer.conv;
+  made.strides = made.pad_low = made.pad_high = made.dilations = {};
+  const auto add = [&](std::int64_t stride, std::int64_t low, std::int64_t high,
+                       std::int64_t dilation) {
+    made.strides.push_back(stride);
+    made.pad_low.push_back(low);
+    made.pad_high.push_back(high);
+    made.dilations.push_back(dilation);
+  };
+  for (std::size_t axis = 0; axis + 2 < layer.filter.size(); ++axis) {
+    if (axis != form.line) {
+      add(layer.stride(axis), layer.low(axis), layer.high(axis), layer.dilation(axis));
+    } else {
+      add(1, 0, 0, 1);
+      add(1, 0, 0, 1);
+    }
+  }
+  made.groups *= form.tile.points();
+  return made;
+}
+
+}  // namespace
+
+std::optional<LineForm> line_form(const Layer& layer, std::size_t line, const lines::Tile& tile) {
+  const bool is_volume = layer.filter.size() > 4;
+  const auto image = is_volume ? along_one_axis(layer, line) : layer;
+  if (!image) return std::nullopt;
+  auto form = of_strides(*image, is_volume ? 0 : line);
+  if (!form) return std::nullopt;
+  form->tile = tile;
+  const bool begins_inside = form->layer.low(form->line) <= form->dilation() * (form->taps() - 1);
+  // Parts of a window read the same points where they are as long as tiles.
+  const bool fits = form->parts() == 1 || tile.outputs == tile.taps;
+  if (!begins_inside || !fits) return std::nullopt;
+  return form;
+}
+
+Result<Value> by_lines(Value x, Value w, const LineForm& form, const Finish& finish) {
+  Graph& graph = x.graph();
+  const lines::Tile& tile = form.tile;
+  const auto axis = static_cast<std::int64_t>(form.line) + 1;
+  Dims limits = form.layer.image;
+  std::int64_t& pixels = limits[form.line + 1];
+  const std::int64_t low = form.layer.low(form.line), reads = form.reads() - low,
+                     high = std::max<std::int64_t>(0, reads - pixels);
+  if (form.stride > 1) x = strided(x, form.line + 1, 0, pixels * form.stride);
+  x = reshape(x, to_shape(limits));
+  pixels = std::min(reads, pixels);
+  x = slice(x, Axes(limits.size(), 0), Axes(limits.begin(), limits.end()));
+  const op::LinePoints of_lines{axis, tile.outputs, tile.taps, form.dilation(), low, high};
+  const Value products =
+      graph.add_one(of_points(form), {graph.add_one(of_lines, {x}), filters_of(w, form)});
+  return finish(
+      graph.add_one(op::LineOutputs{axis, tile.outputs, tile.taps, form.cut()}, {products}));
+}
+
+}  // namespace rlx::passes
