@@ -4,26 +4,31 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/element.hpp"
 #include "graph/rules.hpp"
 #include "ops/counted.hpp"
 #include "ops/families.hpp"
 #include "ops/reference.hpp"
+#include "rlx/ops.hpp"
 
 namespace rlx {
 namespace {
 
+Status check_tile(std::string_view name, const lines::Tile& tile) {
+  if (std::ranges::find(lines::tiles, tile) != lines::tiles.end()) return {};
+  return bad_input("Tiles of {} have 4 outputs and 2 to 5 taps, or 5 of both, not ({}) and ({}).",
+                   name, tile.outputs, tile.taps);
+}
+
 /// x: [N, .., C] with the axis between these and so many more behind it.
 Status check(std::string_view name, const lines::Tile& tile, std::int64_t axis, std::int64_t more,
              const Type& x) {
-  if (std::ranges::find(lines::tiles, tile) == lines::tiles.end())
-    return bad_input("Tiles of {} have 4 outputs and 2 to 5 taps, or 5 of both, not ({}) and ({}).",
-                     name, tile.outputs, tile.taps);
-  if (x.dtype != DType::f32 || !x.is_static() || axis < 1 || axis + more + 1 >= x.rank())
-    return bad_input(
-        "The operand of {} is [N, .., C] of f32, of known dims, with an axis ({}) between these, "
-        "not {}.",
-        name, axis, x.text());
-  return {};
+  RLX_TRY(check_tile(name, tile));
+  if (x.dtype == DType::f32 && x.is_static() && axis >= 1 && axis + more + 1 < x.rank()) return {};
+  return bad_input(
+      "The operand of {} is [N, .., C] of f32, of known dims, with an axis ({}) between these, "
+      "not {}.",
+      name, axis, x.text());
 }
 
 /// The tiles of lines: what their points [outer, tiles, dilation, inner, points, channels] are made
@@ -225,8 +230,162 @@ struct Rules<op::LineOutputs> {
 };
 RLX_OP(op::LineOutputs, "conv")
 
+template <>
+struct Rules<op::LineFilters> {
+  using A = op::LineFilters;
+  static constexpr std::string_view name = "line_filters";
+  static constexpr Arity arity{1, 1};
+  static constexpr OpTraits traits{.composite = true};
+  static constexpr auto fields =
+      std::tuple{field("axis", &A::axis), field("outputs", &A::outputs), field("taps", &A::taps),
+                 field("stride", &A::stride), field("delay", &A::delay)};
+
+  /// [K, C, before.., along, behind..] and what becomes of the taps along.
+  struct Filters {
+    lines::Tile tile;
+    std::int64_t columns, channels, before, along, behind;
+    std::int64_t parts;
+
+    Filters(const A& a, const Dims& w) : tile{a.outputs, a.taps}, columns(w[0]), channels(w[1]) {
+      const auto axis = w.begin() + 2 + a.axis;
+      before = element_count(Dims(w.begin() + 2, axis));
+      along = *axis;
+      behind = element_count(Dims(axis + 1, w.end()));
+      const std::int64_t pixels = (along + a.delay + a.stride - 1) / a.stride;
+      parts = (pixels + a.taps - 1) / a.taps;
+    }
+  };
+
+  static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
+    const Type& w = args[0];
+    const bool floats = w.dtype == DType::f32 || w.dtype == DType::f16 || w.dtype == DType::bf16;
+    RLX_TRY(check_tile(name, {a.outputs, a.taps}));
+    if (!floats || !w.is_static() || a.axis < 0 || a.axis + 2 >= w.rank())
+      return bad_input(
+          "The filters of {} are [K, C, ..] of f32, f16 or bf16, of known dims, with an axis ({}) "
+          "behind these, not {}.",
+          name, a.axis, w.text());
+    constexpr std::int64_t most = std::int64_t{1} << 30;  // no sum is too large
+    const bool last = a.axis + 3 == w.rank();
+    if (a.stride < 1 || a.stride > most || (a.stride > 1 && !last) || a.delay < 0 ||
+        a.delay >= a.stride)
+      return bad_input(
+          "The stride ({}) of {} is 1, or more along the last axis, and its delay ({}) less.",
+          a.stride, name, a.delay);
+    const Filters filters(a, w.dims());
+    Shape shape(w.shape.begin() + 2, w.shape.end());
+    shape[static_cast<std::size_t>(a.axis)] = Dim(filters.parts);
+    shape.insert(shape.begin() + a.axis + 1, Dim(1));
+    shape.push_back(Dim(a.stride * filters.channels));
+    shape.push_back(Dim(filters.tile.points() * filters.columns));
+    return std::vector<Type>{Type{DType::f32, shape}};
+  }
+
+  static Status eval(const A& a, const EvalArgs& args) {
+    switch (args.in(0).dtype) {
+      case DType::f16: return points_of<Half>(a, args);
+      case DType::bf16: return points_of<BFloat16>(a, args);
+      default: return points_of<float>(a, args);
+    }
+  }
+
+  /// So many filters at once, for the compiler's vectors.
+  static constexpr std::int64_t lanes = 8;
+  using Lanes = std::array<double, lanes>;
+
+  template <class From>
+  static Status points_of(const A& a, const EvalArgs& args) {
+    const Dims dims(args.in(0).dims.begin(), args.in(0).dims.end());
+    const Filters f(a, dims);
+    const auto* from = reinterpret_cast<const From*>(args.in(0).data);
+    auto* to = reinterpret_cast<float*>(args.out(0).data);
+    const auto rows = lines::filter_rows(f.tile);
+    const std::int64_t filter = f.channels * f.before * f.along * f.behind;
+    std::vector<Lanes> g(static_cast<std::size_t>(a.taps));
+    for (std::int64_t i = 0; i < args.out(0).elements() / (f.tile.points() * f.columns); ++i) {
+      const std::int64_t channel = i % (a.stride * f.channels), place = i / (a.stride * f.channels),
+                         c = channel % f.channels, phase = channel / f.channels,
+                         behind = place % f.behind, part = place / f.behind % f.parts,
+                         before = place / f.behind / f.parts;
+      float* line = to + i * f.tile.points() * f.columns;
+      for (std::int64_t k = 0; k < f.columns; k += lanes) {
+        const std::int64_t here = std::min(lanes, f.columns - k);
+        for (std::int64_t tap = 0; tap < a.taps; ++tap) {
+          const std::int64_t along = (part * a.taps + tap) * a.stride + phase - a.delay;
+          Lanes& values = g[static_cast<std::size_t>(tap)];
+          values.fill(0);
+          if (along < 0 || along >= f.along) continue;
+          const From* first =
+              from + k * filter + ((c * f.before + before) * f.along + along) * f.behind + behind;
+          for (std::int64_t lane = 0; lane < here; ++lane)
+            values[static_cast<std::size_t>(lane)] =
+                static_cast<double>(widen(first[lane * filter]));
+        }
+        for (std::size_t point = 0; point < rows.size(); ++point) {
+          Lanes sum{};
+          for (std::size_t tap = 0; tap < g.size(); ++tap)
+            for (std::size_t lane = 0; lane < lanes; ++lane)
+              sum[lane] += rows[point][tap] * g[tap][lane];
+          float* made = line + static_cast<std::int64_t>(point) * f.columns + k;
+          for (std::int64_t lane = 0; lane < here; ++lane)
+            made[lane] = static_cast<float>(sum[static_cast<std::size_t>(lane)]);
+        }
+      }
+    }
+    return {};
+  }
+
+  static Values body(const A& a, Graph& graph, std::span<const Value> inputs) {
+    Value w = inputs[0];
+    const Filters f(a, w.type().dims());
+    const auto spatial = static_cast<std::int64_t>(w.type().rank()) - 2;
+    // [K, C, ..] -> [.., C, K], whole pixels and parts of these along the axis
+    Axes perm;
+    for (std::int64_t axis = 0; axis < spatial; ++axis) perm.push_back(axis + 2);
+    perm.push_back(1);
+    perm.push_back(0);
+    w = transpose(w, perm);
+    Axes low(perm.size(), 0), high(perm.size(), 0);
+    const auto along = static_cast<std::size_t>(a.axis);
+    low[along] = a.delay;
+    high[along] = f.parts * a.taps * a.stride - a.delay - f.along;
+    w = pad(w, low, high);
+    const std::int64_t channels = a.stride * f.channels;
+    // Parts by taps, then the points of these before the columns.
+    w = reshape(w, {Dim(f.before), Dim(f.parts), Dim(a.taps), Dim(f.behind), Dim(channels),
+                    Dim(f.columns)});
+    std::vector<double> factors;
+    for (const auto& row : lines::filter_rows(f.tile))
+      factors.insert(factors.end(), row.begin(), row.end());
+    const Value g = graph.constant(
+        Tensor::of<double>({f.tile.points(), a.taps}, std::span<const double>(factors)));
+    const Value points = matmul(g, cast(transpose(w, {0, 1, 3, 4, 2, 5}), DType::f64));
+    return {reshape(cast(points, DType::f32), graph_shape(a, inputs[0].type()))};
+  }
+
+  static Shape graph_shape(const A& a, const Type& w) {
+    const Type* const operand = &w;
+    return infer(a, InferArgs(std::span(&operand, 1))).value()[0].shape;
+  }
+
+  static OpCost cost(const A& a, std::span<const Type* const> inputs,
+                     std::span<const Type> results) {
+    return {2 * static_cast<double>(results[0].elements() * a.taps), bytes_of(inputs, results)};
+  }
+
+  static std::vector<Sample> samples() {
+    return {
+        {.op = A{0, 4, 2}, .inputs = {Type{DType::f32, {5, 3, 2}}}},
+        {.op = A{0, 4, 4}, .inputs = {Type{DType::f32, {19, 3, 11}}}, .tolerance = 1e-5},
+        {.op = A{1, 5, 5}, .inputs = {Type{DType::f16, {9, 2, 3, 6, 2}}}, .tolerance = 1e-5},
+        {.op = A{1, 4, 3, 3, 2}, .inputs = {Type{DType::bf16, {4, 2, 2, 7}}}, .tolerance = 1e-5}};
+  }
+};
+RLX_OP(op::LineFilters, "conv")
+
 OpList line_point_ops() {
-  static const OpInfo* const list[] = {&info_of<op::LinePoints>(), &info_of<op::LineOutputs>()};
+  static const OpInfo* const list[] = {&info_of<op::LineFilters>(), &info_of<op::LinePoints>(),
+                                       &info_of<op::LineOutputs>()};
   return list;
 }
 

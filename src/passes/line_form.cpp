@@ -54,47 +54,19 @@ std::optional<LineForm> of_strides(const Layer& layer, std::size_t line) {
   return form;
 }
 
-/// The value with so many zeros before axis `axis`, and zeros behind it or without its end, so that
-/// it is `extent` long.
-Value strided(Value x, std::size_t axis, std::int64_t before, std::int64_t extent) {
-  Axes low(x.type().dims().size(), 0), high = low;
-  low[axis] = before;
-  high[axis] = extent - before - x.type().dims()[axis];
-  return low[axis] == 0 && high[axis] == 0 ? x : pad(x, low, high);
-}
-
-/// The weights of every point, side by side: [.., parts, 1, .., C, points * K].
+/// The weights of every point, side by side, of w as the convolution reads it.
 Value filters_of(Value w, const LineForm& form) {
-  Graph& graph = w.graph();
-  const lines::Tile& tile = form.tile;
-  const auto line = static_cast<std::int64_t>(form.line);
-  Dims dims = form.layer.filter;
-  const auto rank = static_cast<std::int64_t>(dims.size());
-  Axes none(dims.size(), 0), behind(dims.size(), 0);
-  behind[form.line] = form.parts() * tile.taps - form.taps();
-  w = reshape(strided(w, form.line, form.delay, form.taps() * form.stride), to_shape(dims));
-  if (behind[form.line] > 0) w = pad(w, none, behind);
-  dims[form.line] = form.parts();
-  // [.., parts, taps, .., C, K] -> [.., parts, .., C, K, taps] by G^T
-  Dims apart = dims;
-  apart.insert(apart.begin() + line + 1, tile.taps);
-  Axes taps_last, points_before;
-  for (std::int64_t axis = 0; axis <= rank; ++axis) {
-    if (axis != line + 1) taps_last.push_back(axis);
-    points_before.push_back(axis);
-  }
-  taps_last.push_back(line + 1);
-  std::swap(points_before.end()[-1], points_before.end()[-2]);
-  std::vector<float> factors;
-  const auto rows = lines::filter_rows(tile);
-  for (std::size_t tap = 0; tap < static_cast<std::size_t>(tile.taps); ++tap)
-    for (const auto& row : rows) factors.push_back(static_cast<float>(row[tap]));
-  const Value g = graph.constant(
-      Tensor::of<float>({tile.taps, tile.points()}, std::span<const float>(factors)));
-  const Value points = matmul(transpose(reshape(w, to_shape(apart)), taps_last), g);
-  dims.insert(dims.begin() + line + 1, 1);
-  dims.back() *= tile.points();
-  return reshape(transpose(points, points_before), to_shape(dims));
+  const std::size_t rank = w.type().dims().size();
+  Axes perm{static_cast<std::int64_t>(rank) - 1, static_cast<std::int64_t>(rank) - 2};
+  for (std::size_t axis = 0; axis + 2 < rank; ++axis)
+    perm.push_back(static_cast<std::int64_t>(axis));
+  const Dims& filter = form.layer.filter;
+  Dims dims{filter.back(), *(filter.end() - 2) / form.stride};
+  dims.insert(dims.end(), filter.begin(), filter.end() - 2);
+  dims[form.line + 2] = form.direct_taps;
+  const op::LineFilters filters{static_cast<std::int64_t>(form.line), form.tile.outputs,
+                                form.tile.taps, form.stride, form.delay};
+  return w.graph().add_one(filters, {reshape(transpose(w, perm), to_shape(dims))});
 }
 
 /// The convolution of points: those along the line lie side by side.
@@ -145,7 +117,11 @@ Result<Value> by_lines(Value x, Value w, const LineForm& form, const Finish& fin
   std::int64_t& pixels = limits[form.line + 1];
   const std::int64_t low = form.layer.low(form.line), reads = form.reads() - low,
                      high = std::max<std::int64_t>(0, reads - pixels);
-  if (form.stride > 1) x = strided(x, form.line + 1, 0, pixels * form.stride);
+  if (form.stride > 1) {  // whole pixels
+    Axes low(limits.size(), 0), high = low;
+    high[form.line + 1] = pixels * form.stride - x.type().dims()[form.line + 1];
+    x = pad(x, low, high);
+  }
   x = reshape(x, to_shape(limits));
   pixels = std::min(reads, pixels);
   x = slice(x, Axes(limits.size(), 0), Axes(limits.begin(), limits.end()));
