@@ -1,6 +1,6 @@
 // Convolutions with windows that are long along one axis, by minimal filtering F(m, r) of the lines
 // of that axis: transforms of pieces of lines around one grouped convolution, of which each group
-// is a point. F(4, 4) has 7 products for the 16 of a direct sum, F(5, 5) 9 for 25. Longer windows
+// is a point. F(4, 4) has 7 products for the 16 of a direct sum, F(3, 3) 5 for 9. Longer windows
 // are parts of r taps; with m = r they all read the same points, each one tile behind the other.
 #include <fmt/format.h>
 
