@@ -16,6 +16,7 @@
 #include "passes/precision.hpp"
 #include "passes/quantised.hpp"
 #include "passes/recast_norms.hpp"
+#include "passes/shared_parts.hpp"
 #include "passes/split_batches.hpp"
 #include "passes/sub_pixel.hpp"
 #include "passes/sums_of_convolutions.hpp"
@@ -238,6 +239,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
   if (reorders()) {
     RLX_ASSIGN(result, passes::sums_of_convolutions(std::move(result)));
+    RLX_ASSIGN(result, passes::shared_parts(std::move(result)));
     RLX_ASSIGN(result, passes::single_columns(std::move(result)));
   }
   if (reorders() && backend.model()) {
