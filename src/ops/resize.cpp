@@ -256,14 +256,26 @@ struct Rules<op::Resize> {
                          a.coordinates != op::ResizeCoordinates::tf_crop_and_resize;
     Value x = gathers ? inputs[0] : widened(inputs[0]);
     const Shape dims = x.shape();
+    const bool extrapolates = a.coordinates == op::ResizeCoordinates::tf_crop_and_resize;
+    bool repeats = false;
     for (int axis = 0; axis < inputs[0].rank(); ++axis) {
-      if (a.sizes[axis] < 0 && a.coordinates != op::ResizeCoordinates::tf_crop_and_resize) continue;
+      if (a.sizes[axis] < 0 && !extrapolates) continue;
       if (!dims[axis].is_static())
         throw Exception(
             unsupported("Resizing an unbound dim ({}) has no body.", dims[axis].text()));
       const std::int64_t in = dims[axis].value();
+      if (in == 1 && !extrapolates) {  // whatever lies between one place and itself
+        repeats = repeats || a.sizes[axis] != 1;
+        continue;
+      }
       const AxisResize r = axis_resize(a, axis, in, a.sizes[axis] < 0 ? in : a.sizes[axis]);
       if (!keeps(a, r)) x = body_of_axis(graph, x, axis_table(a, r), axis);
+    }
+    if (repeats) {
+      Shape repeated = x.shape();
+      for (int axis = 0; axis < inputs[0].rank(); ++axis)
+        if (a.sizes[axis] >= 0) repeated[axis] = Dim(a.sizes[axis]);
+      x = broadcast(x, repeated);
     }
     return {cast(x, inputs[0].dtype())};
   }
@@ -326,6 +338,9 @@ std::vector<Sample> Rules<op::Resize>::samples() {
        .roi = {0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7}},
       x);
   add({.sizes = up, .mode = op::ResizeMode::linear}, Type{f16, {1, 2, 4, 5}});
+  add({.sizes = {-1, -1, 3, 4}, .mode = op::ResizeMode::linear}, Type{f32, {1, 2, 1, 1}});
+  add({.sizes = {-1, -1, 3, 9}, .mode = op::ResizeMode::cubic}, Type{f32, {1, 2, 1, 5}});
+  add({.sizes = {1, 2, 3, 2}}, Type{u8, {1, 2, 1, 1}});
   return list;
 }
 RLX_OP(op::Resize, "resize")
