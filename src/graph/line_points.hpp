@@ -29,12 +29,12 @@ struct LinePoints {
 /// points wants them. The taps along spatial axis `axis`, with `delay` zeros before the first one,
 /// lie in pixels of `stride` taps, and these in parts of `taps` pixels; a part has the points G g.
 /// The result is [.., parts, 1, .., stride * C, points * K], the filters of a point side by side.
-/// Of f32, f16 or bf16, taken in f64; f32.
+/// f32, taken in f64.
 struct LineFilters {
   std::int64_t axis = 0;
   std::int64_t outputs = 4, taps = 4;  ///< as of the points
-  std::int64_t stride = 1,
-               delay = 0;  ///< more than 1 along the last axis alone; less than the stride
+  std::int64_t stride = 1;             ///< more than 1 along the last axis alone
+  std::int64_t delay = 0;              ///< less than the stride
 };
 
 /// Made by the same pass: the results A^T m of the products m [.., tiles, dilation, .., points * K]

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/element.hpp"
 #include "graph/rules.hpp"
 #include "ops/counted.hpp"
 #include "ops/families.hpp"
@@ -256,12 +255,11 @@ struct Rules<op::LineFilters> {
 
   static Result<std::vector<Type>> infer(const A& a, const InferArgs& args) {
     const Type& w = args[0];
-    const bool floats = w.dtype == DType::f32 || w.dtype == DType::f16 || w.dtype == DType::bf16;
     RLX_TRY(check_tile(name, {a.outputs, a.taps}));
-    if (!floats || !w.is_static() || a.axis < 0 || a.axis + 2 >= w.rank())
+    if (w.dtype != DType::f32 || !w.is_static() || a.axis < 0 || a.axis + 2 >= w.rank())
       return bad_input(
-          "The filters of {} are [K, C, ..] of f32, f16 or bf16, of known dims, with an axis ({}) "
-          "behind these, not {}.",
+          "The filters of {} are [K, C, ..] of f32, of known dims, with an axis ({}) behind these, "
+          "not {}.",
           name, a.axis, w.text());
     constexpr std::int64_t most = std::int64_t{1} << 30;  // no sum is too large
     const bool last = a.axis + 3 == w.rank();
@@ -279,24 +277,15 @@ struct Rules<op::LineFilters> {
     return std::vector<Type>{Type{DType::f32, shape}};
   }
 
-  static Status eval(const A& a, const EvalArgs& args) {
-    switch (args.in(0).dtype) {
-      case DType::f16: return points_of<Half>(a, args);
-      case DType::bf16: return points_of<BFloat16>(a, args);
-      default: return points_of<float>(a, args);
-    }
-  }
-
   /// So many filters at once, for the compiler's vectors.
   static constexpr std::int64_t lanes = 8;
   using Lanes = std::array<double, lanes>;
 
-  template <class From>
-  static Status points_of(const A& a, const EvalArgs& args) {
+  static Status eval(const A& a, const EvalArgs& args) {
     if (args.out(0).elements() == 0) return {};
     const Dims dims(args.in(0).dims.begin(), args.in(0).dims.end());
     const Filters f(a, dims);
-    const auto* from = reinterpret_cast<const From*>(args.in(0).data);
+    const auto* from = reinterpret_cast<const float*>(args.in(0).data);
     auto* to = reinterpret_cast<float*>(args.out(0).data);
     const auto rows = lines::filter_rows(f.tile);
     const std::int64_t filter = f.channels * f.before * f.along * f.behind;
@@ -314,11 +303,10 @@ struct Rules<op::LineFilters> {
           Lanes& values = g[static_cast<std::size_t>(tap)];
           values.fill(0);
           if (along < 0 || along >= f.along) continue;
-          const From* first =
+          const float* first =
               from + k * filter + ((c * f.before + before) * f.along + along) * f.behind + behind;
           for (std::int64_t lane = 0; lane < here; ++lane)
-            values[static_cast<std::size_t>(lane)] =
-                static_cast<double>(widen(first[lane * filter]));
+            values[static_cast<std::size_t>(lane)] = static_cast<double>(first[lane * filter]);
         }
         for (std::size_t point = 0; point < rows.size(); ++point) {
           Lanes sum{};
@@ -359,10 +347,10 @@ struct Rules<op::LineFilters> {
     const Value g = graph.constant(
         Tensor::of<double>({f.tile.points(), a.taps}, std::span<const double>(factors)));
     const Value points = matmul(g, cast(transpose(w, {0, 1, 3, 4, 2, 5}), DType::f64));
-    return {reshape(cast(points, DType::f32), graph_shape(a, inputs[0].type()))};
+    return {reshape(cast(points, DType::f32), result_shape(a, inputs[0].type()))};
   }
 
-  static Shape graph_shape(const A& a, const Type& w) {
+  static Shape result_shape(const A& a, const Type& w) {
     const Type* const operand = &w;
     return infer(a, InferArgs(std::span(&operand, 1))).value()[0].shape;
   }
@@ -376,8 +364,8 @@ struct Rules<op::LineFilters> {
     return {
         {.op = A{0, 4, 2}, .inputs = {Type{DType::f32, {5, 3, 2}}}},
         {.op = A{0, 4, 4}, .inputs = {Type{DType::f32, {19, 3, 11}}}, .tolerance = 1e-5},
-        {.op = A{1, 3, 3}, .inputs = {Type{DType::f16, {9, 2, 3, 6, 2}}}, .tolerance = 1e-5},
-        {.op = A{1, 4, 3, 3, 2}, .inputs = {Type{DType::bf16, {4, 2, 2, 7}}}, .tolerance = 1e-5}};
+        {.op = A{1, 3, 3}, .inputs = {Type{DType::f32, {9, 2, 3, 6, 2}}}, .tolerance = 1e-5},
+        {.op = A{1, 4, 3, 3, 2}, .inputs = {Type{DType::f32, {4, 2, 2, 7}}}, .tolerance = 1e-5}};
   }
 };
 RLX_OP(op::LineFilters, "conv")

@@ -21,6 +21,11 @@ struct ConvolutionForm {
   std::string price;    ///< what else it costs, for people; empty: nothing
 };
 
+/// What a run must win, so that some three hundred of them give back what planning and preparing a
+/// form took: a millisecond, and a nanosecond for each byte of its weights, of which fresh memory
+/// takes as much as the transform or more.
+constexpr double worth_of_start(double weight_bytes) { return (1e6 + weight_bytes) / 300; }
+
 /// A convolution and its forms. The first one is the convolution as it is.
 struct FormQuestion {
   std::int32_t node = -1;

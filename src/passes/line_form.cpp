@@ -118,9 +118,9 @@ Result<Value> by_lines(Value x, Value w, const LineForm& form, const Finish& fin
   const std::int64_t low = form.layer.low(form.line), reads = form.reads() - low,
                      high = std::max<std::int64_t>(0, reads - pixels);
   if (form.stride > 1) {  // whole pixels
-    Axes low(limits.size(), 0), high = low;
-    high[form.line + 1] = pixels * form.stride - x.type().dims()[form.line + 1];
-    x = pad(x, low, high);
+    Axes before(limits.size(), 0), behind = before;
+    behind[form.line + 1] = pixels * form.stride - x.type().dims()[form.line + 1];
+    x = pad(x, before, behind);
   }
   x = reshape(x, to_shape(limits));
   pixels = std::min(reads, pixels);

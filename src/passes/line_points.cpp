@@ -102,8 +102,7 @@ class Finder {
                                                form.tile.outputs, form.tile.taps),
                            .graph = [=, this] { return alone(index, form); },
                            .weights = form.weights(),
-                           // As of Winograd's points.
-                           .worth_ns = (1e6 + bytes) / 300,
+                           .worth_ns = worth_of_start(bytes),
                            .price = fmt::format("errors up to {} of the result's deviation",
                                                 lines::error_of(form.tile))});
     return asked;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "graph/byte_weight.hpp"
+#include "graph/line_points.hpp"
 #include "graph/weight_only.hpp"
 #include "graph/winograd.hpp"
 #include "passes/byte_products.hpp"
@@ -47,8 +48,9 @@ class Narrowing {
     if (!shape) return false;
     if (graph_.type(node.inputs[0]).dtype != f32 || graph_.type(node.inputs[1]).dtype != f32)
       return false;
-    // Points of Winograd's tiles: the transform behind them would enlarge what rounding takes.
-    if (graph_.node(node.inputs[0]).op.is<op::WinogradImage>()) return false;
+    // Points of tiles: the transform behind them would enlarge what rounding takes.
+    const Op& reads = graph_.node(node.inputs[0]).op;
+    if (reads.is<op::WinogradImage>() || reads.is<op::LinePoints>()) return false;
     if (byte_weight(graph_, node, weight_only_)) {
       claims_.push_back({std::string(node.op.name()), node.origin, true,
                          "f32: its weights are read as the numbers that are stored"});

@@ -269,13 +269,9 @@ Result<Graph> alone(const Graph& graph, const Node& node, const op::Conv& conv,
   return result;
 }
 
-/// What a run must win, so that some three hundred of them give back what planning and preparing
-/// the form took: a millisecond, and a nanosecond for each byte of its weights, of which fresh
-/// memory takes as much as the transform or more.
-double worth_ns(const Layer& layer, std::int64_t side) {
-  const auto bytes = static_cast<double>(layer.filter[2] * layer.filter[3] * side * side *
-                                         static_cast<std::int64_t>(size_of(f32)));
-  return (1e6 + bytes) / 300;
+double weight_bytes(const Layer& layer, std::int64_t side) {
+  return static_cast<double>(layer.filter[2] * layer.filter[3] * side * side *
+                             static_cast<std::int64_t>(size_of(f32)));
 }
 
 /// The forms by points of a convolution.
@@ -312,7 +308,7 @@ FormQuestion question(const Graph& graph, std::int32_t index, const op::Conv& co
                              layer.stride == 1 ? "" : " with stride 2", points.how()),
          .graph = form(points),
          .weights = static_cast<double>(side * side) / (taps * taps),
-         .worth_ns = worth_ns(layer, side),
+         .worth_ns = worth_of_start(weight_bytes(layer, side)),
          .price = integers ? ""
                            : fmt::format("errors up to {} of the result's deviation",
                                          winograd::error_of(outputs))});

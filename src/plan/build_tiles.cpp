@@ -122,10 +122,10 @@ Tiles tiles_of(const Op& op, const Dims& read, const Dims& written) {
 /// Pixels [.., W, .., C] and points [.., tiles, dilation, .., n * C]. Kernels run over the points'
 /// axes, but over the channels of one point.
 struct LineTiles final : Transform {
-  lines::Tile tile;
-  std::size_t axis;
-  std::int64_t before;  ///< zeros before the first pixels
-  std::int64_t width;   ///< of a line, in pixels
+  lines::Tile tile{};
+  std::size_t axis = 0;
+  std::int64_t before = 0;  ///< zeros before the first pixels
+  std::int64_t width = 0;   ///< of a line, in pixels
   Dims domain;
 
   std::int64_t dilation() const { return domain[axis + 1]; }

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "graph/line_points.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
 #include "same_values.hpp"
@@ -70,6 +71,24 @@ TEST(Precision, bf16_rounds_both_operands_and_shares_rounded_values) {
   const double cosine = cosine_after(graph, narrowed);
   EXPECT_GT(cosine, 0.9999);
   EXPECT_LT(cosine, 1 - 1e-12) << "nothing was rounded";
+}
+
+/// The transforms behind them would enlarge what rounding takes.
+TEST(Precision, points_of_tiles_stay_wide) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 19, 32}), image = graph.input("i", f32, {1, 6, 6, 32});
+  const op::Conv of_points{.groups = 7, .channels_last = true};
+  const Value products = graph.add_one(
+      of_points, {graph.add_one(op::LinePoints{}, {x}), weight(graph, {1, 1, 32, 7 * 48}, 1)});
+  graph.output("y", graph.add_one(op::LineOutputs{}, {products}));
+  graph.output(
+      "z", matmul(graph.add_one(op::WinogradImage{4}, {image}), weight(graph, {36, 32, 48}, 2)));
+  for (const Precision asked : {Precision::bf16, Precision::f16, Precision::int8}) {
+    Choices choices;
+    const Graph narrowed = passes::narrow_products(graph, policy(asked), choices).value();
+    EXPECT_EQ(print(narrowed), print(graph));
+    EXPECT_TRUE(choices.empty());
+  }
 }
 
 TEST(Precision, int8_quantises_rows_once_and_leaves_the_last_layer) {

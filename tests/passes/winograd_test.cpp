@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "convolution_case.hpp"
 #include "graph/winograd.hpp"
 #include "one_by_one.hpp"
 #include "passes/passes.hpp"
@@ -15,21 +16,8 @@
 namespace rlx {
 namespace {
 
-struct Case {
-  Dims image, filter;  ///< [N, H, W, C], [3, 3, C, K]; of volumes [N, D, H, W, C], [T, 3, 3, C, K]
-  op::Conv conv;
-};
-
-Graph convolution(const Case& c) {
-  Graph graph;
-  std::mt19937 generator(3);
-  const Type w{f32, Shape(c.filter.begin(), c.filter.end())};
-  const Value x = graph.input("x", f32, Shape(c.image.begin(), c.image.end()));
-  op::Conv conv = c.conv;
-  conv.channels_last = true;
-  graph.output("y", graph.add_one(conv, {x, graph.constant(testing::noise(w, -1, 1, generator))}));
-  return graph;
-}
+using Case = testing::ConvolutionCase;
+using testing::convolution;
 
 /// Every convolution in that form (0: as it is).
 passes::ChooseForms always(std::size_t form) {
