@@ -191,7 +191,7 @@ TEST(FormChoice, MemoryOfAllFormsHasALimit) {
   EXPECT_EQ(chosen(large), 1U);
   EXPECT_NE(large.claims[0].reason.find("with 3 wins too little for its memory"),
             std::string::npos);
-  backend.large_arena = 5'000'000;
+  backend.large_arena = 8'000'000;
   FormChoice twice(backend, 1, gate, none_given, whole);
   EXPECT_EQ(chosen(twice), 2U);
   EXPECT_EQ(twice.claims[0].reason.find("memory"), std::string::npos);
