@@ -1,6 +1,7 @@
 // Products over concatenations: what rows share is multiplied once, and the values are the same.
 #include <gtest/gtest.h>
 
+#include "passes/passes.hpp"
 #include "passes/shared_parts.hpp"
 #include "rlx/rlx.hpp"
 #include "same_values.hpp"
@@ -46,6 +47,18 @@ TEST(SharedParts, ConvolutionsOfPixelsMultiplyThemOnce) {
     });
   };
   EXPECT_TRUE(made({2, 9, 5, 7}) && made({2, 9, 1, 1}) && made({2, 9, 5, 1}));
+}
+
+/// A pooled image that is resized to its pixels again is the same at all of them.
+TEST(SharedParts, SeesSinglePixelsThatAreResized) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 3, 6, 8}), g = graph.input("g", f32, {1, 4, 1, 1});
+  op::Resize to_pixels{.sizes = {1, 4, 6, 8}, .mode = op::ResizeMode::linear};
+  const Value read = concat({x, graph.add_one(to_pixels, {g})}, 1);
+  graph.output("y", graph.add_one(op::Conv{}, {read, testing::weight(graph, {9, 7, 1, 1}, 3)}));
+  Graph lowered = passes::lower(graph, [](const Graph&, const Node&) { return false; }).value();
+  lowered = passes::canonicalise(std::move(lowered)).value();
+  expect_apart(passes::simplify(std::move(lowered)).value(), 2);
 }
 
 TEST(SharedParts, RowsOfMatricesMultiplyThemOnce) {
