@@ -40,6 +40,11 @@ bool ChannelMaps::is_of_channels(ValueId id, const Dims& dims, std::size_t chann
   return true;
 }
 
+Value for_last_axis(Value operand) {
+  const std::int64_t count = operand.type().elements();
+  return reshape(operand, count == 1 ? Shape{} : Shape{Dim(count)});
+}
+
 Result<Value> add_maps(Rewriter& rewriter, std::int32_t node, const std::vector<std::int32_t>& maps,
                        Value y, const std::function<Value(Value)>& operand) {
   std::int32_t before = node;

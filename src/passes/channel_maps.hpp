@@ -32,6 +32,9 @@ class ChannelMaps {
 Result<Value> add_maps(Rewriter& rewriter, std::int32_t node, const std::vector<std::int32_t>& maps,
                        Value y, const std::function<Value(Value)>& operand);
 
+/// Such an operand as values with their channels last want it.
+Value for_last_axis(Value operand);
+
 /// A convolution or matrix product that is written anew, with the maps behind it.
 struct FoundProduct {
   std::int32_t product = -1;

@@ -129,13 +129,9 @@ class Finder {
 
 Result<Value> rewritten(Rewriter& rewriter, const Finder::Found& found) {
   const Node& node = rewriter.source().nodes()[static_cast<std::size_t>(found.product)];
-  const auto operand = [](Value of_channels) {
-    const std::int64_t count = of_channels.type().elements();
-    return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
-  };
   const Values inputs = rewriter.values_of(node);
   RLX_ASSIGN(const Value y, by_lines(inputs[0], inputs[1], found.form, [&](Value lines) {
-               return add_maps(rewriter, found.product, found.maps, lines, operand);
+               return add_maps(rewriter, found.product, found.maps, lines, for_last_axis);
              }));
   return reshape(y, node.results[0].shape);
 }

@@ -344,17 +344,13 @@ std::vector<Found> find(const Graph& graph, const ChooseForms& choose) {
 
 Result<Value> rewritten(Rewriter& rewriter, const Found& found) {
   const Node& node = rewriter.source().nodes()[static_cast<std::size_t>(found.product)];
-  const auto operand = [](Value of_channels) {
-    const std::int64_t count = of_channels.type().elements();
-    return reshape(of_channels, count == 1 ? Shape{} : Shape{Dim(count)});
-  };
   const Values inputs = rewriter.values_of(node);
   const auto& conv = *node.op.as<op::Conv>();
   const Layer layer = layer_of(rewriter.source(), node);
   const Value x = image_of(inputs[0], conv, layer, inputs[1].type().dims()[0]);
   RLX_ASSIGN(const Value y,
              by_points(x, filter_of(inputs[1], layer), layer, found.form, [&](Value part) {
-               return add_maps(rewriter, found.product, found.maps, part, operand);
+               return add_maps(rewriter, found.product, found.maps, part, for_last_axis);
              }));
   return depth_axes(inputs[0].type()) == 0 ? y : reshape(y, node.results[0].shape);
 }

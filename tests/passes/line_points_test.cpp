@@ -13,12 +13,8 @@ namespace rlx {
 namespace {
 
 using Case = testing::ConvolutionCase;
+using testing::always;
 using testing::convolution;
-
-/// Every convolution in that form (0: as it is).
-passes::ChooseForms always(std::size_t form) {
-  return testing::one_by_one([form](const auto&, const auto&) { return form; });
-}
 
 Graph by_lines(const Graph& graph) { return passes::line_points(graph, always(1)).value(); }
 

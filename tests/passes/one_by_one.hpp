@@ -20,4 +20,9 @@ inline passes::ChooseForms one_by_one(
   };
 }
 
+/// Every convolution in that form (0: as it is).
+inline passes::ChooseForms always(std::size_t form) {
+  return one_by_one([form](const auto&, const auto&) { return form; });
+}
+
 }  // namespace rlx::testing

@@ -17,12 +17,9 @@ namespace rlx {
 namespace {
 
 using Case = testing::ConvolutionCase;
+using testing::always;
 using testing::convolution;
 
-/// Every convolution in that form (0: as it is).
-passes::ChooseForms always(std::size_t form) {
-  return testing::one_by_one([form](const auto&, const auto&) { return form; });
-}
 const passes::ChooseForms by_twos = always(1), by_fours = always(2);
 
 /// The points of the convolution in that form are no convolution, and give its values.
