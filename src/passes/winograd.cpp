@@ -188,7 +188,7 @@ Result<Value> by_points(Value x, Value w, const Layer& layer, const PointForm& f
 /// So many strips that the points of one stay in the caches that cores share; 1 where all of them
 /// do.
 std::int64_t strips_of(const Layer& layer, std::int64_t outputs) {
-  constexpr std::int64_t least = 4, most = 16, bytes_each = 8 * 1024 * 1024;
+  constexpr std::int64_t least = 2, most = 16, bytes_each = 8 * 1024 * 1024;
   const Dims &filter = layer.filter, &result = layer.result;
   const std::int64_t side = winograd::side(outputs, layer.stride);
   const auto tiles = [&](std::int64_t extent) { return (extent + outputs - 1) / outputs; };

@@ -24,8 +24,8 @@ namespace {
 constexpr double least_gain = 1.1;
 
 /// What forms may cost in memory together: so much of what the program takes with its convolutions
-/// as they are, or what a process takes anyway.
-constexpr double most_of_program = 0.5, always_bytes = 12e6;
+/// as they are, or as much as a runtime takes anyway.
+constexpr double most_of_program = 0.5, always_bytes = 24e6;
 
 /// Programs of which the teams of threads, and what cores fetch from each other, are a good part.
 constexpr double short_ns = 300e3;

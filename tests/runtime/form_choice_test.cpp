@@ -179,7 +179,7 @@ TEST(FormChoice, MoreKernelsGainATenthOfTheWhole) {
   EXPECT_EQ(chosen({20, 11, 10}, 100, 112), 1U);
 }
 
-/// Forms of several calls share what a program may give for speed: a process's own few MB here.
+/// Forms of several calls share what a program may give for speed: what all may here, 24 MB.
 TEST(FormChoice, MemoryOfAllFormsHasALimit) {
   CountingBackend backend;
   const Graph whole = maps_of(1, 1).value();
@@ -191,7 +191,7 @@ TEST(FormChoice, MemoryOfAllFormsHasALimit) {
   EXPECT_EQ(chosen(large), 1U);
   EXPECT_NE(large.claims[0].reason.find("with 3 wins too little for its memory"),
             std::string::npos);
-  backend.large_arena = 8'000'000;
+  backend.large_arena = 16'000'000;
   FormChoice twice(backend, 1, gate, none_given, whole);
   EXPECT_EQ(chosen(twice), 2U);
   EXPECT_EQ(twice.claims[0].reason.find("memory"), std::string::npos);
