@@ -282,8 +282,10 @@ void FormChoice::claim_memory() {
   claims.push_back(
       {"memory", "", true,
        fmt::format("given for speed: weights of convolutions in other forms are {:.1f} MB, and "
-                   "would be {:.1f} MB for direct sums (exact keeps those)",
-                   form_bytes_ * 1e-6, direct_bytes_ * 1e-6)});
+                   "would be {:.1f} MB for direct sums (exact keeps those); a run of one takes up "
+                   "to {:.1f} MB, and would take {:.1f} MB",
+                   form_bytes_ * 1e-6, direct_bytes_ * 1e-6, form_arena_ * 1e-6,
+                   direct_arena_ * 1e-6)});
 }
 
 std::size_t FormChoice::record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
@@ -325,6 +327,9 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
   if (forms[best].weights > 1) {
     direct_bytes_ += direct->weight_bytes;
     form_bytes_ += direct->weight_bytes * forms[best].weights;
+    const Result<Planned>& form = known(layer, forms, best, threads_);
+    direct_arena_ = std::max(direct_arena_, static_cast<double>(direct->arena_bytes));
+    if (form.ok()) form_arena_ = std::max(form_arena_, static_cast<double>(form->arena_bytes));
     times += fmt::format("; weights {:.1f} times as large", forms[best].weights);
   }
   claims.push_back({std::string(node.op.name()), node.origin, best > 0,

@@ -88,6 +88,7 @@ class FormChoice {
   /// one is planned once.
   std::map<std::pair<int, std::string>, Result<Planned>> known_;
   double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
+  double direct_arena_ = 0, form_arena_ = 0;  ///< that the largest layer takes: before and after
   double memory_left_;                        ///< that further forms may cost
   int asked_ = 0;
 };
