@@ -3,15 +3,21 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
 
 namespace rlx {
 namespace {
 
-constexpr std::size_t line_bytes = 64, huge_page_bytes = std::size_t{2} << 20;
+constexpr std::size_t line_bytes = 64, mib = std::size_t{1} << 20, huge_page_bytes = 2 * mib;
 /// More than any machine has: keeps the sums below from overflowing.
 constexpr std::size_t bytes_limit = std::size_t{1} << 60;
 
@@ -37,13 +43,42 @@ std::shared_ptr<std::byte> allocate_large(std::size_t bytes) {
   const std::size_t behind = first + mapped - (begin + rounded);
   if (behind != 0) munmap(reinterpret_cast<void*>(begin + rounded), behind);
   auto* memory = reinterpret_cast<std::byte*>(begin);
-  // Whole huge pages only: the rest must not take more memory than it needs. A refusal costs time,
-  // nothing else.
-  (void)madvise(memory, rounded & ~(huge_page_bytes - 1), MADV_HUGEPAGE);
+  static const bool lent = memory_is_lent();
+  // A refusal costs time, nothing else.
+  if (const std::size_t huge = bytes_on_huge_pages(rounded, lent); huge != 0)
+    (void)madvise(memory, huge, MADV_HUGEPAGE);
   return {memory, [rounded](std::byte* p) { munmap(p, rounded); }};
 }
 
+/// The first line of a file of the system; empty where it is not there.
+std::string line_of(const std::filesystem::path& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
 }  // namespace
+
+bool memory_is_lent(const std::string& root) {
+  constexpr std::string_view balloon = "0x0005";  // the device's number, and the feature's bit
+  constexpr std::size_t reports_free_pages = 5;
+  std::error_code error;
+  const std::filesystem::path devices = root + "/sys/bus/virtio/devices";
+  for (const auto& device : std::filesystem::directory_iterator(devices, error)) {
+    if (line_of(device.path() / "device") != balloon) continue;
+    const std::string features = line_of(device.path() / "features");
+    if (features.size() > reports_free_pages && features[reports_free_pages] == '1') return true;
+  }
+  return false;
+}
+
+std::size_t bytes_on_huge_pages(std::size_t bytes, bool lent) {
+  constexpr std::size_t least_if_lent = 24 * mib, most_if_lent = 128 * mib;
+  const std::size_t whole = bytes & ~(huge_page_bytes - 1);
+  if (!lent) return whole;
+  return whole < least_if_lent ? 0 : std::min(whole, most_if_lent);
+}
 
 std::shared_ptr<std::byte> allocate_zeroed(std::size_t bytes) {
   if (bytes > bytes_limit) throw std::bad_alloc();

@@ -6,7 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
+#include <string>
+
+#include "temporary_folder.hpp"
 
 namespace rlx {
 namespace {
@@ -30,6 +35,36 @@ TEST(Memory, what_no_machine_has_throws) {
   EXPECT_THROW(allocate_zeroed(SIZE_MAX), std::bad_alloc);
   EXPECT_THROW(allocate_zeroed(SIZE_MAX / 2), std::bad_alloc);
   EXPECT_THROW(allocate_zeroed(std::size_t{1} << 59), std::bad_alloc);
+}
+
+/// A virtio device as the system shows it.
+void add_device(const std::string& root, const std::string& name, const std::string& number,
+                const std::string& features) {
+  const std::filesystem::path folder = root + "/sys/bus/virtio/devices/" + name;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "device") << number << '\n';
+  std::ofstream(folder / "features") << features << '\n';
+}
+
+TEST(Memory, is_lent_by_hosts_to_whom_a_balloon_reports_free_pages) {
+  const rlx::testing::TemporaryFolder root;
+  EXPECT_FALSE(memory_is_lent(root.path()));
+  add_device(root.path(), "virtio0", "0x0002", "0010010011001000");  // a disk
+  add_device(root.path(), "virtio1", "0x0005", "0110000000000000");  // a balloon that does not
+  add_device(root.path(), "virtio2", "0x0005", "011");
+  EXPECT_FALSE(memory_is_lent(root.path()));
+  add_device(root.path(), "virtio3", "0x0005", "0110010100000000");
+  EXPECT_TRUE(memory_is_lent(root.path()));
+}
+
+TEST(Memory, lies_on_whole_huge_pages_and_on_few_where_it_is_lent) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  EXPECT_EQ(bytes_on_huge_pages(2 * mib - 1, false), 0U);
+  EXPECT_EQ(bytes_on_huge_pages(7 * mib, false), 6 * mib);
+  EXPECT_EQ(bytes_on_huge_pages(600 * mib, false), 600 * mib);
+  EXPECT_EQ(bytes_on_huge_pages(7 * mib, true), 0U);
+  EXPECT_EQ(bytes_on_huge_pages(41 * mib, true), 40 * mib);
+  EXPECT_EQ(bytes_on_huge_pages(600 * mib, true), 128 * mib);
 }
 
 }  // namespace
