@@ -115,6 +115,9 @@ class Backend {
   virtual Result<Prospect> prospect(const Graph&, int, const cost::Elsewhere&) const {
     return Error{ErrorKind::not_available, "This device tells nothing of plans."};
   }
+  /// Names whatever else prospects depend on: the build, the machine and its figures. Empty: that
+  /// cannot be told, and none is kept.
+  virtual std::string prospects_identity() const { return {}; }
   /// Programs that gain from running at the same time.
   virtual int lanes() const { return 1; }
   /// Calls body(lane) for lane 0, which must be able to do all of the work, and for others that

@@ -2,13 +2,13 @@
 #include "codegen/generator_source.hpp"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/own_file.hpp"
 
 /// Defined where the generator is linked into the program, null otherwise.
 extern "C" __attribute__((weak)) const rlx::codegen::CodeGenerator* rlx_code_generator();
@@ -20,16 +20,7 @@ constexpr const char* file_name = "librlx_llvm.so";
 
 /// The folder of the file that holds this code, with a slash behind it.
 std::string own_folder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) {
-    return {};
-  }
-  // An executable is named as it was called; its real path is known to the system.
-  char* resolved = realpath(info.dli_fname, nullptr);
-  if (resolved == nullptr) resolved = realpath("/proc/self/exe", nullptr);
-  if (resolved == nullptr) return {};
-  const std::unique_ptr<char, void (*)(void*)> owner(resolved, std::free);
-  const std::string path = resolved;
+  const std::string path = own_file();
   return path.substr(0, path.rfind('/') + 1);
 }
 
@@ -48,13 +39,6 @@ std::vector<std::string> candidates() {
   paths.push_back(std::string(RLX_INSTALL_LIBDIR "/") + file_name);
 #endif
   return paths;
-}
-
-std::string identity_of_file(const std::string& path) {
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  return fmt::format("{} bytes, changed {}.{:09}", status.st_size, status.st_mtim.tv_sec,
-                     status.st_mtim.tv_nsec);
 }
 
 std::string last_linker_error() {

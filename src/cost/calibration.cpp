@@ -2,6 +2,7 @@
 #include "cost/calibration.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -279,6 +280,20 @@ HostModel model_for(const codegen::Target& target) {
     chosen.note = calibration.error().message;
   }
   return chosen;
+}
+
+Digest digest_of(const MachineModel& model) {
+  Hasher hasher;
+  hasher.add_field(model.family).add_field(model.calibrated ? "calibrated" : "preset");
+  const auto add = [&](const std::string& name, double value) {
+    hasher.add_field(name).add_field(std::bit_cast<std::uint64_t>(value));
+  };
+  MachineModel figures = model;
+  for_figures(figures, add);
+  for_ops(figures, add);
+  add("clock", model.ghz);
+  for (const std::int64_t bytes : model.cache_bytes) add("cache", static_cast<double>(bytes));
+  return hasher.finish();
 }
 
 }  // namespace cost

@@ -1,6 +1,7 @@
 // What a calibration holds, and the parts of making one.
 #pragma once
 
+#include "base/hash.hpp"
 #include "cost/machine_model.hpp"
 #include "rlx/calibration.hpp"
 
@@ -45,6 +46,9 @@ struct HostModel {
   std::string note;
 };
 HostModel model_for(const codegen::Target& target);
+
+/// Names all figures of a model that calibrations and machines of its family differ in.
+Digest digest_of(const MachineModel& model);
 
 /// What a run of the graph with this digest took on the device in an earlier race, where the
 /// calibration that serves has it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <compare>
 #include <set>
 
@@ -100,6 +101,7 @@ FormChoice::FormChoice(Backend& backend, int threads, const IoFusionGate& gate,
       given_(given),
       whole_(work_of(backend, whole)),
       policy_(std::move(policy)),
+      identity_(backend.prospects_identity()),
       memory_left_(std::max(always_bytes, most_of_program * touched_by(whole).bytes())) {}
 
 FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const {
@@ -109,16 +111,15 @@ FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const 
           {std::max(0.0, whole_.bytes - own.bytes), std::max(0.0, whole_.ns - own.ns)}};
 }
 
-Result<FormChoice::Planned> FormChoice::planned(const passes::ConvolutionForm& form,
-                                                const cost::Elsewhere& others, int threads) const
-    try {
+Result<PlannedForm> FormChoice::planned(const passes::ConvolutionForm& form,
+                                        const cost::Elsewhere& others, int threads) const try {
   RLX_ASSIGN(Graph graph, form.graph());
   if (policy_.asked != Precision::f32) {
     std::vector<Explanation::Claim> of_the_form;
     RLX_ASSIGN(graph, passes::narrow_products(graph, policy_, of_the_form));
   }
   RLX_ASSIGN(const Backend::Prospect alone, backend_.prospect(graph, threads, others));
-  return Planned{alone, touched_by(graph).weights};
+  return PlannedForm{alone, touched_by(graph).weights};
 } catch (...) {
   return error_in_flight();
 }
@@ -127,32 +128,54 @@ Status FormChoice::plan(Questions asked, const std::vector<Layer>& layers, int t
   struct Work {
     const passes::ConvolutionForm* form;
     const Layer* layer;
-    Result<Planned>* result;
+    Result<PlannedForm>* result;
   };
   std::vector<Work> work;
+  std::vector<Digest> names;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto& forms = asked[i].forms;
     for (std::size_t k = 0; k < forms.size(); ++k) {
-      const auto [known, is_new] =
-          known_.try_emplace({threads, key_of(layers[i].text, forms, k)}, Planned{});
-      if (is_new) work.push_back({&forms[k], &layers[i], &known->second});
+      const std::string key = key_of(layers[i].text, forms, k);
+      const auto [known, is_new] = known_.try_emplace({threads, key}, PlannedForm{});
+      if (!is_new) continue;
+      work.push_back({&forms[k], &layers[i], &known->second});
+      if (!identity_.empty()) names.push_back(name_of(key, layers[i].others, threads));
     }
+  }
+  if (work.empty()) return {};
+  const FormCache cache = FormCache::open_for_user();
+  if (const auto kept = cache.load(names)) {
+    for (std::size_t i = 0; i < work.size(); ++i) *work[i].result = (*kept)[i];
+    return {};
   }
   std::atomic<std::size_t> next = 0;
   backend_.run_lanes(backend_.lanes(), [&](int) {
     for (std::size_t i = next++; i < work.size(); i = next++)
       *work[i].result = planned(*work[i].form, work[i].layer->others, threads);
   });
+  std::vector<PlannedForm> planned_forms;
   for (const Work& done : work) {
-    if (!done.result->ok() && done.result->error().kind == ErrorKind::out_of_memory)
-      return done.result->error();
+    if (done.result->ok()) planned_forms.push_back(**done.result);
+    else if (done.result->error().kind == ErrorKind::out_of_memory) return done.result->error();
   }
+  if (planned_forms.size() == names.size()) cache.store(names, planned_forms);
   return {};
 }
 
-const Result<FormChoice::Planned>& FormChoice::known(
-    const Layer& layer, const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
-    int threads) const {
+Digest FormChoice::name_of(const std::string& key, const cost::Elsewhere& others,
+                           int threads) const {
+  Hasher hasher;
+  hasher.add_field("rlx form").add_field(identity_).add_field(rlx::name_of(policy_.asked));
+  for (const int number : {threads_, threads}) hasher.add_field(static_cast<std::uint64_t>(number));
+  hasher.add_field(key);
+  for (const double figure : {others.bytes, others.ns})
+    hasher.add_field(std::bit_cast<std::uint64_t>(figure));
+  return hasher.finish();
+}
+
+const Result<PlannedForm>& FormChoice::known(const Layer& layer,
+                                             const std::vector<passes::ConvolutionForm>& forms,
+                                             std::size_t form, int threads) const {
   return known_.at({threads, key_of(layer.text, forms, form)});
 }
 
@@ -164,10 +187,10 @@ FormChoice::Choice FormChoice::fastest_on(Questions asked, const std::vector<Lay
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto& forms = asked[i].forms;
     std::size_t best = 0;
-    const Result<Planned>& direct = known(layers[i], forms, 0, threads);
+    const Result<PlannedForm>& direct = known(layers[i], forms, 0, threads);
     double least = direct.ok() ? price(forms[0], direct->ns, direct_ns) : 0;
     for (std::size_t k = 1; k < forms.size(); ++k) {
-      const Result<Planned>& form = known(layers[i], forms, k, threads);
+      const Result<PlannedForm>& form = known(layers[i], forms, k, threads);
       if (!form.ok() || price_with_gain(forms[k], form->ns, direct_ns) >= least) continue;
       best = k;
       least = price(forms[k], form->ns, direct_ns);
@@ -181,7 +204,7 @@ double FormChoice::total_ns(Questions asked, const std::vector<Layer>& layers, c
                             int threads) const {
   double sum = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads);
+    const Result<PlannedForm>& form = known(layers[i], asked[i].forms, forms[i], threads);
     if (form.ok()) sum += form->ns;
   }
   return sum;
@@ -191,9 +214,9 @@ FormCosts FormChoice::costs(Questions asked, const std::vector<Layer>& layers) c
   FormCosts all(asked.size());
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto& forms = asked[i].forms;
-    const Result<Planned>& direct = known(layers[i], forms, 0, threads_);
+    const Result<PlannedForm>& direct = known(layers[i], forms, 0, threads_);
     for (std::size_t k = 0; k < forms.size(); ++k) {
-      const Result<Planned>& form = known(layers[i], forms, k, threads_);
+      const Result<PlannedForm>& form = known(layers[i], forms, k, threads_);
       all[i].push_back(!form.ok() || !direct.ok()
                            ? FormCost{}
                            : FormCost{form->ns, direct->weight_bytes * forms[k].weights,
@@ -207,7 +230,7 @@ std::size_t FormChoice::launches(Questions asked, const std::vector<Layer>& laye
                                  const Choice& forms) const {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Result<Planned>& form = known(layers[i], asked[i].forms, forms[i], threads_);
+    const Result<PlannedForm>& form = known(layers[i], asked[i].forms, forms[i], threads_);
     if (form.ok()) sum += static_cast<std::size_t>(form->io.kernel_launches);
   }
   return sum;
@@ -291,13 +314,13 @@ void FormChoice::claim_memory() {
 std::size_t FormChoice::record(const Node& node, const std::vector<passes::ConvolutionForm>& forms,
                                const Layer& layer, std::size_t best, std::size_t fastest,
                                double direct_ns) {
-  const Result<Planned>& direct = known(layer, forms, 0, threads_);
+  const Result<PlannedForm>& direct = known(layer, forms, 0, threads_);
   if (!direct.ok()) return 0;
   std::string times = fmt::format("{:.1f} us {}", direct->ns * 1e-3, forms[0].what);
   std::vector<FusionQuestion> asked(forms.size());
   const int number = asked_++;
   for (std::size_t i = 1; i < forms.size(); ++i) {
-    const Result<Planned>& form = known(layer, forms, i, threads_);
+    const Result<PlannedForm>& form = known(layer, forms, i, threads_);
     if (!form.ok()) continue;
     const double score = direct->ns - price_with_gain(forms[i], form->ns, direct_ns);
     asked[i] = {.what = fmt::format("write conv ({}) {}", number, forms[i].what),
@@ -327,7 +350,7 @@ std::size_t FormChoice::record(const Node& node, const std::vector<passes::Convo
   if (forms[best].weights > 1) {
     direct_bytes_ += direct->weight_bytes;
     form_bytes_ += direct->weight_bytes * forms[best].weights;
-    const Result<Planned>& form = known(layer, forms, best, threads_);
+    const Result<PlannedForm>& form = known(layer, forms, best, threads_);
     direct_arena_ = std::max(direct_arena_, static_cast<double>(direct->arena_bytes));
     if (form.ok()) form_arena_ = std::max(form_arena_, static_cast<double>(form->arena_bytes));
     times += fmt::format("; weights {:.1f} times as large", forms[best].weights);

@@ -12,6 +12,7 @@
 #include "passes/choose_form.hpp"
 #include "passes/precision.hpp"
 #include "rlx/cost.hpp"
+#include "runtime/form_cache.hpp"
 #include "runtime/form_memory.hpp"
 
 namespace rlx {
@@ -41,10 +42,6 @@ class FormChoice {
   std::vector<FusionQuestion> questions;
 
  private:
-  /// A layer in one form, planned by itself.
-  struct Planned : Backend::Prospect {
-    double weight_bytes = 0;
-  };
   /// A convolution as it is: its text, and what the rest of the program does.
   struct Layer {
     std::string text;
@@ -56,13 +53,15 @@ class FormChoice {
   /// What may be faster than that in the whole of a short program of one such layer.
   std::vector<Choice> others(Questions asked, const std::vector<Layer>& layers,
                              const Choice& by_layer);
-  Result<Planned> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,
-                          int threads) const;
-  /// Plans for so many threads what is not known yet, side by side.
+  Result<PlannedForm> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,
+                              int threads) const;
+  /// Names one for the cache on disk: `key` as in `known_`.
+  Digest name_of(const std::string& key, const cost::Elsewhere& others, int threads) const;
+  /// Plans for so many threads what is not known yet, side by side, or takes it from the disk.
   Status plan(Questions asked, const std::vector<Layer>& layers, int threads);
-  const Result<Planned>& known(const Layer& layer,
-                               const std::vector<passes::ConvolutionForm>& forms, std::size_t form,
-                               int threads) const;
+  const Result<PlannedForm>& known(const Layer& layer,
+                                   const std::vector<passes::ConvolutionForm>& forms,
+                                   std::size_t form, int threads) const;
   /// Every form of every layer, as the program's threads run it.
   FormCosts costs(Questions asked, const std::vector<Layer>& layers) const;
   /// The fastest form on so many threads, by question.
@@ -84,9 +83,10 @@ class FormChoice {
   const GivenAnswers& given_;
   const cost::Elsewhere whole_;  ///< what a run of the program does
   const passes::PrecisionPolicy policy_;
+  const std::string identity_;  ///< of the device's prospects
   /// By threads, and the layer's text and the form. Networks repeat their layers: each different
   /// one is planned once.
-  std::map<std::pair<int, std::string>, Result<Planned>> known_;
+  std::map<std::pair<int, std::string>, Result<PlannedForm>> known_;
   double direct_bytes_ = 0, form_bytes_ = 0;  ///< weights that became larger: before and after
   double direct_arena_ = 0, form_arena_ = 0;  ///< that the largest layer takes: before and after
   double memory_left_;                        ///< that further forms may cost

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "presets.hpp"
+
 namespace rlx {
 namespace {
 
@@ -286,6 +288,23 @@ TEST(Calibration, ADeviceThatIsNotThereIsNotMeasured) {
   const auto measured = Calibration::measure(Device::cuda);
   ASSERT_FALSE(measured.ok());
   EXPECT_EQ(measured.error().kind, ErrorKind::not_available);
+}
+
+TEST(Calibration, digests_tell_models_apart) {
+  const cost::MachineModel model = cost::model_of_zen5();
+  const auto changed = [&](const auto& change) {
+    cost::MachineModel other = model;
+    change(other);
+    return cost::digest_of(other) != cost::digest_of(model);
+  };
+  EXPECT_FALSE(changed([](cost::MachineModel&) {}));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.family += " mended"; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.calibrated = true; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.cycle *= 1.001; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.read[2] *= 1.001; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.op_ns[1] += 0.001; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.ghz += 0.1; }));
+  EXPECT_TRUE(changed([](cost::MachineModel& other) { other.cache_bytes[1] += 4096; }));
 }
 
 }  // namespace

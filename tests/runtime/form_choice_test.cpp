@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/temporary_folder.hpp"
+#include "cost/presets.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -29,6 +31,8 @@ class CountingBackend final : public Backend {
     return Prospect{threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns,
                     profile_graph_io(graph), graph.nodes().size() < large_below ? large_arena : 0};
   }
+  std::string prospects_identity() const override { return identity; }
+  const cost::MachineModel* model() const override { return machine; }
   int lanes() const override { return 2; }
   void run_lanes(int, const std::function<void(int)>& body) override {
     std::thread other([&] { body(1); });
@@ -37,6 +41,8 @@ class CountingBackend final : public Backend {
   }
 
   mutable std::atomic<int> predictions = 0;
+  std::string identity;  ///< empty: predictions are not kept
+  const cost::MachineModel* machine = nullptr;
   std::size_t fails_at = 0;
   std::size_t shared_from = 1000;          ///< nodes that two threads do in half of the time
   std::size_t large_below = 0;             ///< nodes of forms whose arenas are large
@@ -103,6 +109,58 @@ TEST(FormChoice, PlansEachDifferentLayerOnce) {
   EXPECT_EQ(choice.fastest(whole, questions), (std::vector<std::size_t>{1}));
   EXPECT_EQ(backend.predictions, 8 + 1);
   EXPECT_EQ(choice.claims.size(), 7U);
+}
+
+TEST(FormChoice, TakesPredictionsOfAnEarlierCompilation) {
+  const testing::TemporaryFolder folder;
+  const testing::ScopedVariable cache("RLX_CACHE_DIR", folder.path().c_str());
+  CountingBackend backend;
+  backend.identity = "a machine";
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  const auto predicted = [&](const std::vector<passes::FormQuestion>& questions, int threads,
+                             const Graph& program, Precision precision = Precision::f32) {
+    const int before = backend.predictions;
+    FormChoice choice(backend, threads, gate, none_given, program, {.asked = precision});
+    EXPECT_EQ(choice.fastest(program, questions), std::vector<std::size_t>{1});
+    EXPECT_EQ(choice.questions[0].after.kernel_launches, 3);
+    EXPECT_EQ(choice.questions[0].after_ns, 4'000);
+    return backend.predictions - before;
+  };
+  const std::vector<passes::FormQuestion> questions{question(8, {9, 3}, made)};
+  EXPECT_EQ(predicted(questions, 1, whole), 2);
+  EXPECT_EQ(predicted(questions, 1, whole), 0);
+  // Whatever else a prediction depends on is a part of its name.
+  EXPECT_EQ(predicted({question(16, {9, 3}, made)}, 1, whole), 2);
+  EXPECT_EQ(predicted({question(8, {8, 3}, made)}, 1, whole), 2);
+  EXPECT_GT(predicted(questions, 2, whole), 0);
+  EXPECT_EQ(predicted(questions, 1, whole, Precision::bf16), 2);
+  const cost::MachineModel zen5 = cost::model_of_zen5();
+  backend.machine = &zen5;
+  EXPECT_EQ(predicted(questions, 1, maps_of(1 << 20, 1).value()), 2);  // it does more elsewhere
+  backend.machine = nullptr;
+  backend.identity = "another machine";
+  EXPECT_EQ(predicted(questions, 1, whole), 2);
+  EXPECT_EQ(predicted(questions, 1, whole), 0);
+  backend.identity.clear();
+  EXPECT_EQ(predicted(questions, 1, whole), 2);
+  EXPECT_EQ(predicted(questions, 1, whole), 2);
+}
+
+TEST(FormChoice, KeepsNothingWhereAFormCannotBePlanned) {
+  const testing::TemporaryFolder folder;
+  const testing::ScopedVariable cache("RLX_CACHE_DIR", folder.path().c_str());
+  CountingBackend backend;
+  backend.identity = "a machine";
+  backend.fails_at = 2;
+  const Graph whole = maps_of(1, 1).value();
+  std::atomic<int> made = 0;
+  const std::vector<passes::FormQuestion> questions{question(8, {9, 1}, made)};
+  for (int round = 1; round <= 2; ++round) {
+    FormChoice choice(backend, 1, gate, none_given, whole);
+    EXPECT_EQ(choice.fastest(whole, questions), std::vector<std::size_t>{0});
+    EXPECT_EQ(backend.predictions, 2 * round);
+  }
 }
 
 TEST(FormChoice, LeavesOutWhatCannotBePlanned) {

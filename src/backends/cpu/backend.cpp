@@ -7,6 +7,7 @@
 #include "backends/own_kernels.hpp"
 #include "base/cpu_set.hpp"
 #include "base/error.hpp"
+#include "base/own_file.hpp"
 #include "base/thread_pool.hpp"
 #include "codegen/host_target.hpp"
 #include "cost/calibration.hpp"
@@ -145,6 +146,13 @@ class CpuBackend final : public Backend {
         plan::build_plan(
             flat, build_options(most, plan::fusion_policy(shared_->model, most, true), elsewhere)));
     return Prospect{plan.predicted_ns, plan::profile_plan_io(plan), plan.arena_bytes};
+  }
+
+  std::string prospects_identity() const override {
+    if (own_identity().empty()) return {};
+    return fmt::format("{} threads {} of {} {} model {}", own_identity(), threads_,
+                       shared_->pool->threads(), shared_->library->identity(),
+                       cost::digest_of(shared_->model).hex());
   }
 
   int lanes() const override { return threads_; }
