@@ -489,12 +489,13 @@ enum class ResizeCoordinates : std::uint8_t {
   pytorch_half_pixel,
   align_corners,
   asymmetric,
-  tf_crop_and_resize
+  tf_crop_and_resize,
+  tf_half_pixel_for_nn  ///< (i + 0.5) / scale
 };
 constexpr auto enum_names(ResizeCoordinates) {
-  return std::array<std::string_view, 6>{"half_pixel",         "half_pixel_symmetric",
-                                         "pytorch_half_pixel", "align_corners",
-                                         "asymmetric",         "tf_crop_and_resize"};
+  return std::array<std::string_view, 7>{
+      "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",  "align_corners",
+      "asymmetric", "tf_crop_and_resize",   "tf_half_pixel_for_nn"};
 }
 enum class ResizeNearest : std::uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 constexpr auto enum_names(ResizeNearest) {

@@ -38,6 +38,7 @@ double source_position(const op::Resize& a, const AxisResize& r, std::int64_t at
   switch (a.coordinates) {
     case op::ResizeCoordinates::align_corners: return size == 1 ? 0 : x * (in - 1) / (size - 1);
     case op::ResizeCoordinates::asymmetric: return x / r.scale;
+    case op::ResizeCoordinates::tf_half_pixel_for_nn: return (x + 0.5) / r.scale;
     case op::ResizeCoordinates::pytorch_half_pixel:
       return r.size == 1 ? 0 : (x + 0.5) / r.scale - 0.5;
     case op::ResizeCoordinates::half_pixel_symmetric: {
@@ -309,7 +310,7 @@ std::vector<Sample> Rules<op::Resize>::samples() {
   };
   const Axes up{1, 2, 9, 7}, down{1, 2, 3, 2};
   for (const C c : {C::half_pixel, C::half_pixel_symmetric, C::pytorch_half_pixel, C::align_corners,
-                    C::asymmetric}) {
+                    C::asymmetric, C::tf_half_pixel_for_nn}) {
     add({.sizes = up, .mode = op::ResizeMode::linear, .coordinates = c}, x);
     add({.sizes = down, .mode = op::ResizeMode::cubic, .coordinates = c}, x);
   }

@@ -5,6 +5,7 @@
 #include "graph/partial_visitor.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
+#include "passes/trip_count.hpp"
 #include "rlx/folding.hpp"
 
 namespace rlx::passes {
@@ -272,12 +273,61 @@ Result<bool> specialise_if(Rewriter& rewriter, std::int32_t index, const Node& n
   return true;
 }
 
+/// The body of a host_loop that runs as often as is known: without the condition, which is true.
+Result<Graph> body_of_scan(const Graph& body) {
+  std::size_t input = 0;
+  RLX_ASSIGN(
+      Graph result,
+      rewrite(body, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+        if (!node.op.is<op::Input>() || input++ != 1) return false;
+        rewriter.replace(index, Values{rewriter.target().constant(Tensor::scalar(true))});
+        return true;
+      }));
+  result.set_outputs({result.outputs().begin() + 1, result.outputs().end()});
+  return result;
+}
+
+/// A loop whose iterations constants count is a scan, where its carries and what it emits keep
+/// their dims.
+Result<bool> specialise_loop(Rewriter& rewriter, std::int32_t index, const Node& node,
+                             const op::HostLoop& loop, const SymbolValues& values) {
+  const std::vector<ValueId> ids = rewriter.inputs_of(node);
+  Graph& target = rewriter.target();
+  std::vector<const Tensor*> known;
+  for (const ValueId id : ids) known.push_back(constant_of(target, id));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const bool decides = i < 2 && ids[i].node >= 0;
+    if (decides && (known[i] == nullptr || known[i]->elements() != 1)) return false;
+    if (i >= 2 && !target.type(ids[i]).is_static()) return false;
+  }
+  RLX_ASSIGN(const auto count, trip_count(loop, known));
+  if (!count) return false;
+  const std::span<const ValueId> operands(ids.begin() + 2, ids.end());
+  RLX_ASSIGN(Graph body, body_of_scan(*loop.body));
+  std::vector<ValueId> typed{target.constant(Tensor::scalar(std::int64_t{0})).id()};
+  typed.insert(typed.end(), operands.begin(), operands.end());
+  RLX_ASSIGN(body, with_operands(body, target, typed, false, values));
+  const auto carries = static_cast<std::size_t>(loop.carries);
+  for (std::size_t i = 0; i < body.outputs().size(); ++i) {
+    const Type& type = body.type(body.outputs()[i].value);
+    if (i < carries ? type != target.type(operands[i]) : !type.is_static()) return false;
+  }
+  RLX_TRY(rewriter.add(index,
+                       op::Scan{.body = std::make_shared<const Graph>(std::move(body)),
+                                .length = *count,
+                                .carries = loop.carries},
+                       {operands.begin(), operands.end()}));
+  return true;
+}
+
 Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node,
                        const SymbolValues& values) {
   RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
   if (resolved) return true;
   if (const auto* branch = node.op.as<op::If>())
     return specialise_if(rewriter, index, node, *branch, values);
+  if (const auto* loop = node.op.as<op::HostLoop>())
+    return specialise_loop(rewriter, index, node, *loop, values);
   return fold(rewriter, index, node);
 }
 

@@ -118,6 +118,34 @@ TEST(Onnx, LeavesComputedShapesToTheRun) {
   EXPECT_EQ(count<op::Input>(fixed), 2);
 }
 
+/// x with a slice of an unknown length, of which the last element and all with a new axis.
+TEST(Onnx, LeavesAxesOfUnknownDimsToTheRun) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", onnx_float, {{4}, {2}, {3}}),
+                  value_info("begin", onnx_int64, {{2}}), value_info("end", onnx_int64, {{2}})};
+  parts.initializers = {tensor("axes", onnx_int64, {2}, raw_integers({0, 1})),
+                        tensor("first", onnx_int64, {1}, raw_integers({0})),
+                        tensor("outer", onnx_int64, {2}, raw_integers({0, -1}))};
+  parts.outputs = {value_info("squeezed", onnx_float, {}), value_info("widened", onnx_float, {})};
+  parts.nodes = {node("Slice", {"x", "begin", "end", "axes"}, {"part"}),
+                 node("Squeeze", {"part", "first"}, {"squeezed"}),
+                 node("Unsqueeze", {"part", "outer"}, {"widened"})};
+  const Message model = model_message(parts);
+  EXPECT_EQ(count<op::DynamicReshape>(import(model)), 2);
+  const auto types_of = [](const Graph& graph) {
+    std::vector<std::string> types;
+    for (const GraphOutput& output : graph.outputs())
+      types.push_back(graph.type(output.value).text());
+    return types;
+  };
+  const auto integers = [](std::int64_t a, std::int64_t b) {
+    return Tensor::of<std::int64_t>({2}, {a, b});
+  };
+  const Graph fixed =
+      import(model, {.input_values = {{"begin", integers(3, 0)}, {"end", integers(4, 1)}}});
+  EXPECT_EQ(types_of(fixed), (std::vector<std::string>{"f32[1,3]", "f32[1,1,1,3,1]"}));
+}
+
 TEST(Onnx, MakesWeightsParamsAndNumbersConstants) {
   GraphParts parts;
   parts.inputs = {value_info("x", onnx_float, {{16}})};

@@ -26,6 +26,21 @@ TEST(Resize, picks_the_nearest_place) {
                 numpy::resize_nearest_up);
 }
 
+/// As TensorFlow's nearest neighbours with half pixel centers: i is floor((i + 0.5) / scale).
+TEST(Resize, picks_the_pixel_that_a_center_lies_in) {
+  const auto picked = [](std::int64_t size) {
+    const Tensor result = results_of(op::Resize{.sizes = {size},
+                                                .coordinates = Coordinates::tf_half_pixel_for_nn,
+                                                .nearest = Nearest::floor},
+                                     {Tensor::of<float>({4}, {0, 1, 2, 3})})[0];
+    const auto values = result.as<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(picked(8), (std::vector<float>{0, 0, 1, 1, 2, 2, 3, 3}));
+  EXPECT_EQ(picked(2), (std::vector<float>{1, 3}));
+  EXPECT_EQ(picked(3), (std::vector<float>{0, 2, 3}));
+}
+
 TEST(Resize, interpolates_linearly) {
   expect_answer(resized({.sizes = {1, 1, 3, 8}, .mode = Mode::linear}), numpy::resize_linear);
   expect_answer(

@@ -29,12 +29,9 @@ ResizeMode mode_named(const std::string& name) {
 
 ResizeCoordinates coordinates_named(const std::string& name) {
   using C = ResizeCoordinates;
-  if (name == "tf_half_pixel_for_nn") {
-    fail_unsupported("The coordinates ({}) are not supported.", name);
-  }
-  if (name == "tf_crop_and_resize") return C::tf_crop_and_resize;
-  return named(name, {C::half_pixel, C::half_pixel_symmetric, C::pytorch_half_pixel,
-                      C::align_corners, C::asymmetric});
+  return named(name,
+               {C::half_pixel, C::half_pixel_symmetric, C::pytorch_half_pixel, C::align_corners,
+                C::asymmetric, C::tf_crop_and_resize, C::tf_half_pixel_for_nn});
 }
 
 ResizeNearest nearest_named(const std::string& name) {

@@ -63,6 +63,13 @@ std::optional<Axes> axes_operand(NodeContext& c, int input) {
   return known_or_fail(c, input, "axes");
 }
 
+/// x with those of its axes, whose dims are not known yet, and new ones of 1 (-1).
+Value reshape_by_axes(NodeContext& c, const Value& x, Axes axes) {
+  const Value dims = concat({c.add(op::ShapeOf{}, {x}), c.integers_constant({1})}, 0);
+  for (std::int64_t& axis : axes) axis = axis < 0 ? x.rank() : axis;
+  return reshape_to(c, x, gather(dims, c.integers_constant(axes), 0), true);
+}
+
 void squeeze_node(NodeContext& c) {
   const Value x = c.in(0);
   const auto axes = axes_operand(c, 1);
@@ -71,21 +78,35 @@ void squeeze_node(NodeContext& c) {
     dropped[static_cast<std::size_t>(normal_axis(axis, x.rank()))] = true;
   }
   Shape shape;
+  Axes kept;
   for (std::size_t i = 0; i < x.shape().size(); ++i) {
     const Dim& dim = x.shape()[i];
     if (axes && dropped[i] && dim.is_static() && dim.value() != 1) {
       fail("Axis ({}) of {} is not 1 and cannot be squeezed.", i, x.type().text());
     }
-    if (axes ? !dropped[i] : dim != Dim(1)) shape.push_back(dim);
+    if (axes ? dropped[i] : dim == Dim(1)) continue;
+    shape.push_back(dim);
+    kept.push_back(static_cast<std::int64_t>(i));
   }
-  c.set(reshape(x, shape));
+  const bool is_known = !axes || std::ranges::none_of(shape, &Dim::is_unknown);
+  c.set(is_known ? reshape(x, shape) : reshape_by_axes(c, x, kept));
 }
 
 void unsqueeze_node(NodeContext& c) {
   const Value x = c.in(0);
   const auto axes = axes_operand(c, 1);
   if (!axes) fail("The axes are missing.");
-  c.set(unsqueeze_axes(x, *axes));
+  const Value result = unsqueeze_axes(x, *axes);
+  if (std::ranges::none_of(result.shape(), &Dim::is_unknown)) {
+    c.set(result);
+    return;
+  }
+  Axes from(result.shape().size(), 0);
+  for (const std::int64_t axis : *axes)
+    from[static_cast<std::size_t>(normal_axis(axis, result.rank()))] = -1;
+  std::int64_t next = 0;
+  for (std::int64_t& axis : from) axis = axis < 0 ? axis : next++;
+  c.set(reshape_by_axes(c, x, std::move(from)));
 }
 
 void flatten(NodeContext& c) {
