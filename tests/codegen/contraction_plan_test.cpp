@@ -109,6 +109,15 @@ TEST(ContractionPlan, blocks_ask_for_the_rows_behind_theirs) {
   EXPECT_FALSE(plan_of(rapids, 49, 128, 512).asks_for_rows) << "they are its own";
 }
 
+/// What one block of rows alone reads streams from memory, which translates ahead where it is told.
+TEST(ContractionPlan, streams_of_columns_ask_for_pages) {
+  const Target target{Isa::avx512, "", ""};
+  EXPECT_TRUE(plan_of(target, 1, 1024, 1024).asks_for_pages);
+  EXPECT_TRUE(plan_of(target, 4, 1024, 1024).asks_for_pages);
+  EXPECT_FALSE(plan_of(target, 128, 1024, 1024).asks_for_pages) << "blocks ask for their parts";
+  EXPECT_FALSE(plan_of(target, 1, 256, 256).asks_for_pages) << "the caches hold it";
+}
+
 /// A large B arrives during the first walk over it: four blocks share one, unless one group is
 /// left.
 TEST(ContractionPlan, whole_rows_walk_seldom_over_a_large_b) {

@@ -347,10 +347,10 @@ class RowBlock {
                                  behind, part_.argument(0));
   }
 
-  /// Goes along with a loop, and asks in each round for the bytes that it passes.
+  /// Goes along with a loop, so far in each round, and asks for bytes from where it is on.
   struct AskingPointer {
     Value* from;
-    std::int64_t bytes;
+    std::int64_t step, bytes;
     llvm::PHINode* at = nullptr;
   };
 
@@ -362,8 +362,14 @@ class RowBlock {
     Value* made = builder_.getInt64(rounds);
     if (plan_.ends_early) made = part_.rounds_that_count(unroll_ * plan_.unit, rounds);
     std::vector<AskingPointer> asking;
-    if (asks_) asking.push_back({ahead_, unroll_ * plan_.asked_bytes});
-    if (plan_.asks_for_rows) asking.push_back({rows_behind(), unroll_ * rows_ * a_step});
+    const auto ask = [&](Value* from, std::int64_t step, std::int64_t bytes) {
+      asking.push_back({from, step, bytes});
+    };
+    const std::int64_t of_panel = unroll_ * plan_.asked_bytes, of_rows = unroll_ * rows_ * a_step;
+    if (asks_) ask(ahead_, of_panel, of_panel);
+    if (plan_.asks_for_rows) ask(rows_behind(), of_rows, of_rows);
+    constexpr std::int64_t four_pages = 4 * 4096;
+    if (plan_.asks_for_pages) ask(bytes_at(columns, four_pages), unroll_ * b_step, 1);
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -387,7 +393,8 @@ class RowBlock {
     }
     for (const AskingPointer& pointer : asking) {
       pointer.at->addIncoming(pointer.from, before);
-      pointer.at->addIncoming(emit_asking(emitter_, pointer.at, pointer.bytes), body);
+      emit_asking(emitter_, pointer.at, pointer.bytes);
+      pointer.at->addIncoming(bytes_at(pointer.at, pointer.step), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));

@@ -106,6 +106,8 @@ struct ContractionPlan {
 
   /// Row blocks ask for the rows of the block behind them, which lie side by side.
   bool asks_for_rows = false;
+  /// Columns that one block of rows alone reads are asked for from afar, a line in each step.
+  bool asks_for_pages = false;
   /// Row blocks ask for the lines of their results before they make them.
   bool asks_for_results = false;
 
