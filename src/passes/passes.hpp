@@ -52,6 +52,10 @@ Result<Graph> integer_products(Graph graph);
 /// assignments to boxes of x are concatenations.
 Result<Graph> canonicalise(Graph graph);
 
+/// concat(x, y, z) = concat(concat(x, y), z) where the graph has concat(x, y) before: dense blocks
+/// that join all of their layers' results for each layer anew.
+Result<Graph> nest_concats(Graph graph);
+
 /// Convolutions and pools over channels-last images; transposes move down through what does not
 /// care and cancel.
 Result<Graph> channels_last(const Graph& graph);

