@@ -52,6 +52,9 @@ Result<Graph> integer_products(Graph graph);
 /// assignments to boxes of x are concatenations.
 Result<Graph> canonicalise(Graph graph);
 
+/// conv(pad(x)) with zeros around the image = conv(x) with more padding.
+Result<Graph> padded_windows(Graph graph);
+
 /// concat(x, y, z) = concat(concat(x, y), z) where the graph has concat(x, y) before: dense blocks
 /// that join all of their layers' results for each layer anew.
 Result<Graph> nest_concats(Graph graph);

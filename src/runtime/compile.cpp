@@ -236,6 +236,7 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
   RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
   RLX_ASSIGN(result, passes::sub_pixel(std::move(result)));
   RLX_ASSIGN(result, passes::integer_products(std::move(result)));
+  RLX_ASSIGN(result, passes::padded_windows(std::move(result)));
   RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
   RLX_ASSIGN(result, passes::nest_concats(std::move(result)));
   if (reorders()) {
