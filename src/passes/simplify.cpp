@@ -72,6 +72,11 @@ bool is_sum_of_bytes(const Graph& graph, ValueId id) {
          is_bytes(graph, node->inputs[0]) && is_bytes(graph, node->inputs[1]);
 }
 
+bool adds_nothing(const op::Pad& pad) {
+  const auto none = [](std::int64_t elements) { return elements == 0; };
+  return std::ranges::all_of(pad.low, none) && std::ranges::all_of(pad.high, none);
+}
+
 /// A number below zero never comes out of it.
 bool is_never_negative(const Op& op) {
   return op.is<op::Relu>() || op.is<op::Abs>() || op.is<op::Sigmoid>() || op.is<op::Exp>() ||
@@ -84,7 +89,7 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
   const auto same = [&](ValueId id) { return graph.type(id) == node.results[0]; };
   if (in.empty() || in[0].node < 0) return std::nullopt;
   // transpose(x, identity) = x; reshape(x, its own shape) = x; the same of broadcast, cast, concat
-  // of one, whole slices
+  // of one, whole slices, pads of nothing
   if (const auto* op = node.op.as<op::Transpose>(); op && is_identity(op->perm)) return in[0];
   if ((node.op.is<op::Reshape>() || node.op.is<op::Broadcast>() || node.op.is<op::Cast>()) &&
       same(in[0]) && node.results[0].is_static())
@@ -97,6 +102,7 @@ std::optional<ValueId> identity(const Graph& graph, const Node& node,
   if (node.op.is<op::Concat>() && in.size() == 1) return in[0];
   if (const auto* op = node.op.as<op::Slice>(); op && is_whole(*op, graph.type(in[0])))
     return in[0];
+  if (const auto* op = node.op.as<op::Pad>(); op && adds_nothing(*op)) return in[0];
   // reduce(x, axes of one element, dims kept) = x
   if (const auto* op = node.op.as<op::Reduce>();
       op && op->keep_dims && same(in[0]) && node.results[0].is_static())

@@ -18,8 +18,8 @@ int pads_left(const Padding& padding, const op::Conv& conv, const Shape& image =
   const Value x = graph.input("x", f32, image), w = testing::weight(graph, filter, 3);
   const op::Pad pad{padding.low, padding.high, padding.mode};
   const Value fill = graph.constant(f32, padding.fill);
-  const Value padded = padding.mode == PadMode::constant ? graph.add_one(pad, {x, fill})
-                                                         : graph.add_one(pad, {x});
+  const Value padded =
+      padding.mode == PadMode::constant ? graph.add_one(pad, {x, fill}) : graph.add_one(pad, {x});
   graph.output("y", graph.add_one(conv, {padded, w}));
   const Graph made = passes::padded_windows(graph).value();
   EXPECT_EQ(made.type(made.outputs()[0].value), graph.type(graph.outputs()[0].value));
@@ -35,9 +35,9 @@ TEST(PaddedWindows, are_convolutions_with_padding) {
   EXPECT_EQ(pads_left({{0, 0, 1, 1}, {0, 0, 1, 1}}, {.dilations = {2, 3}, .groups = 3},
                       {2, 3, 7, 8}, {6, 1, 3, 2}),
             0);
-  EXPECT_EQ(pads_left({{0, 1, 2, 0}, {0, 2, 1, 0}}, {.channels_last = true}, {2, 7, 8, 3},
-                      {3, 2, 3, 4}),
-            0);
+  EXPECT_EQ(
+      pads_left({{0, 1, 2, 0}, {0, 2, 1, 0}}, {.channels_last = true}, {2, 7, 8, 3}, {3, 2, 3, 4}),
+      0);
   EXPECT_EQ(pads_left({{0, 0, 2}, {0, 0, 0}}, {}, {2, 3, 9}, {4, 3, 3}), 0);
 }
 
@@ -47,9 +47,8 @@ TEST(PaddedWindows, leave_what_is_no_padding_of_theirs) {
   EXPECT_EQ(pads_left({{0, 0, -1, 0}, {0, 0, 2, 1}}, {}), 1);
   EXPECT_EQ(pads_left({{0, 1, 0, 0}, {0, 0, 0, 0}}, {}, {2, 2, 7, 8}), 1);
   EXPECT_EQ(pads_left({{1, 0, 0, 0}, {0, 0, 0, 0}}, {}), 1);
-  EXPECT_EQ(pads_left({{0, 0, 1, 1}, {0, 0, 1, 1}}, {.transposed = true}, {2, 3, 7, 8},
-                      {3, 4, 3, 2}),
-            1);
+  EXPECT_EQ(
+      pads_left({{0, 0, 1, 1}, {0, 0, 1, 1}}, {.transposed = true}, {2, 3, 7, 8}, {3, 4, 3, 2}), 1);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "graph/op_info.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
+#include "same_values.hpp"
 
 namespace rlx {
 namespace {
@@ -140,6 +141,20 @@ TEST(Simplify, parts_without_elements_are_not_joined) {
   EXPECT_TRUE(simple.node(simple.outputs()[0].value).op.is<op::Input>());
   EXPECT_EQ(simple.node(simple.outputs()[1].value).inputs.size(), 2u);
   EXPECT_EQ(simple.type(simple.outputs()[1].value).dims(), (Dims{2, 6}));
+}
+
+TEST(Simplify, pads_of_nothing_are_none) {
+  const auto pads = [](const Axes& low, const Axes& high) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {2, 3});
+    graph.output("y", relu(graph.add_one(op::Pad{low, high}, {x, graph.constant(f32, 0.5)})));
+    const Graph simple = passes::simplify(graph).value();
+    testing::expect_same_values(graph, simple, 0);
+    return testing::count<op::Pad>(simple);
+  };
+  EXPECT_EQ(pads({0, 0}, {0, 0}), 0);
+  EXPECT_EQ(pads({0, 1}, {0, 0}), 1);
+  EXPECT_EQ(pads({0, 0}, {0, -1}), 1);
 }
 
 TEST(Simplify, factors_of_one_are_found_behind_views) {
