@@ -15,8 +15,9 @@ std::shared_ptr<std::byte> allocate_zeroed(std::size_t bytes);
 
 /// Whether this is a virtual machine whose host takes free memory back (a virtio balloon that
 /// reports free pages). It takes back what is free by whole huge pages, and gives it again 4 KiB at
-/// a time: the first touch of a huge page costs 3 to 5 ms there, one of what small pages find free
-/// a tenth of that for as many bytes. `root` is put before the system's paths (tests).
+/// a time: the first touch of a huge page takes 3 to 5 ms there, of as many bytes in small pages,
+/// which lie in pieces that no host takes back, a fifth. `root` is put before the system's paths
+/// (tests).
 bool memory_is_lent(const std::string& root = {});
 
 /// How many bytes of a block of so many lie on huge pages, from its start on: whole huge pages

@@ -1,6 +1,5 @@
 // Concatenations that begin alike.
 #include <map>
-#include <span>
 #include <utility>
 #include <vector>
 

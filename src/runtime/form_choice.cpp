@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <compare>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -142,9 +143,9 @@ Status FormChoice::plan(Questions asked, const std::vector<Layer>& layers, int t
       if (!identity_.empty()) names.push_back(name_of(key, layers[i].others, threads));
     }
   }
-  if (work.empty()) return {};
-  const FormCache cache = FormCache::open_for_user();
-  if (const auto kept = cache.load(names)) {
+  std::optional<FormCache> cache;
+  if (!names.empty()) cache.emplace(FormCache::open_for_user());
+  if (const auto kept = cache ? cache->load(names) : std::nullopt) {
     for (std::size_t i = 0; i < work.size(); ++i) *work[i].result = (*kept)[i];
     return {};
   }
@@ -158,7 +159,7 @@ Status FormChoice::plan(Questions asked, const std::vector<Layer>& layers, int t
     if (done.result->ok()) planned_forms.push_back(**done.result);
     else if (done.result->error().kind == ErrorKind::out_of_memory) return done.result->error();
   }
-  if (planned_forms.size() == names.size()) cache.store(names, planned_forms);
+  if (cache && planned_forms.size() == names.size()) cache->store(names, planned_forms);
   return {};
 }
 
