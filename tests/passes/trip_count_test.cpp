@@ -80,7 +80,7 @@ TEST(TripCount, is_that_of_steps_and_of_conditions_that_stay) {
   };
   EXPECT_EQ(counted({.goes_on = steps}), 6);  // of steps 0 to 5
   const Condition kept = [](Graph&, const Values& in) { return in[1]; };
-  EXPECT_EQ(counted({.trips = 100'000, .goes_on = kept}), 100'000);
+  EXPECT_EQ(counted({.trips = 20'000, .goes_on = kept}), 20'000);
   EXPECT_EQ(counted({.goes_on = kept}), std::nullopt);
   const Condition ends = [](Graph& g, const Values&) { return g.constant(Tensor::scalar(false)); };
   EXPECT_EQ(counted({.trips = 5, .goes_on = ends}), 1);
