@@ -347,10 +347,11 @@ class RowBlock {
                                  behind, part_.argument(0));
   }
 
-  /// Goes along with a loop, so far in each round, and asks for bytes from where it is on.
+  /// Goes along with a loop, and asks in each round for the bytes that it passes, or one line.
   struct AskingPointer {
     Value* from;
-    std::int64_t step, bytes;
+    std::int64_t bytes;
+    bool one_line = false;
     llvm::PHINode* at = nullptr;
   };
 
@@ -362,14 +363,10 @@ class RowBlock {
     Value* made = builder_.getInt64(rounds);
     if (plan_.ends_early) made = part_.rounds_that_count(unroll_ * plan_.unit, rounds);
     std::vector<AskingPointer> asking;
-    const auto ask = [&](Value* from, std::int64_t step, std::int64_t bytes) {
-      asking.push_back({from, step, bytes});
-    };
-    const std::int64_t of_panel = unroll_ * plan_.asked_bytes, of_rows = unroll_ * rows_ * a_step;
-    if (asks_) ask(ahead_, of_panel, of_panel);
-    if (plan_.asks_for_rows) ask(rows_behind(), of_rows, of_rows);
-    constexpr std::int64_t four_pages = 4 * 4096;
-    if (plan_.asks_for_pages) ask(bytes_at(columns, four_pages), unroll_ * b_step, 1);
+    if (asks_) asking.push_back({ahead_, unroll_ * plan_.asked_bytes});
+    if (plan_.asks_for_rows) asking.push_back({rows_behind(), unroll_ * rows_ * a_step});
+    if (plan_.asks_for_pages)
+      asking.push_back({bytes_at(columns, pages_ahead_bytes), unroll_ * b_step, true});
     llvm::BasicBlock* before = builder_.GetInsertBlock();
     llvm::BasicBlock* body = emitter_.new_block("k");
     llvm::BasicBlock* after = emitter_.new_block("k_end");
@@ -377,9 +374,7 @@ class RowBlock {
     builder_.SetInsertPoint(body);
     llvm::PHINode* count = builder_.CreatePHI(builder_.getInt64Ty(), 2);
     llvm::PHINode* b = builder_.CreatePHI(builder_.getPtrTy(), 2);
-    llvm::Type* a_type = builder_.getInt64Ty();
-    if (one) a_type = builder_.getPtrTy();
-    llvm::PHINode* a = builder_.CreatePHI(a_type, 2);
+    llvm::PHINode* a = builder_.CreatePHI(first_a->getType(), 2);
     for (AskingPointer& pointer : asking) pointer.at = builder_.CreatePHI(builder_.getPtrTy(), 2);
     std::vector<llvm::PHINode*> phis;
     for (Value*& sum : sums) {
@@ -393,8 +388,8 @@ class RowBlock {
     }
     for (const AskingPointer& pointer : asking) {
       pointer.at->addIncoming(pointer.from, before);
-      emit_asking(emitter_, pointer.at, pointer.bytes);
-      pointer.at->addIncoming(bytes_at(pointer.at, pointer.step), body);
+      emit_asking(emitter_, pointer.at, pointer.one_line ? 1 : pointer.bytes);
+      pointer.at->addIncoming(bytes_at(pointer.at, pointer.bytes), body);
     }
     Value* next_a = one ? bytes_at(a, unroll_ * a_step)
                         : builder_.CreateAdd(a, builder_.getInt64(unroll_ * a_step));

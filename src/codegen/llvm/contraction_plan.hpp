@@ -128,6 +128,9 @@ struct ContractionPlan {
   bool tail() const { return columns % block_columns != 0; }
 };
 
+/// So far ahead `asks_for_pages` asks: four small pages.
+inline constexpr std::int64_t pages_ahead_bytes = 4 * 4096;
+
 /// Rows and columns of a tile of sums, and the most steps of k in one of operands.
 inline constexpr std::int64_t tile_rows = 16, tile_columns = 16, most_tile_steps = 16;
 
