@@ -17,7 +17,8 @@
 namespace rlx {
 namespace {
 
-constexpr std::size_t line_bytes = 64, mib = std::size_t{1} << 20, huge_page_bytes = 2 * mib;
+constexpr std::size_t line_bytes = 64, page_bytes = 4096, mib = std::size_t{1} << 20,
+                      huge_page_bytes = 2 * mib;
 /// More than any machine has: keeps the sums below from overflowing.
 constexpr std::size_t bytes_limit = std::size_t{1} << 60;
 
@@ -31,7 +32,6 @@ std::shared_ptr<std::byte> allocate_small(std::size_t bytes) {
 }
 
 std::shared_ptr<std::byte> allocate_large(std::size_t bytes) {
-  constexpr std::size_t page_bytes = 4096;
   const std::size_t rounded = (bytes + page_bytes - 1) & ~(page_bytes - 1);
   const std::size_t mapped = rounded + huge_page_bytes;
   void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -78,6 +78,14 @@ std::size_t bytes_on_huge_pages(std::size_t bytes, bool lent) {
   const std::size_t whole = bytes & ~(huge_page_bytes - 1);
   if (!lent) return whole;
   return whole < least_if_lent ? 0 : std::min(whole, most_if_lent);
+}
+
+void get_pages(std::byte* begin, std::size_t bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t from = (first + page_bytes - 1) & ~(page_bytes - 1);
+  const std::uintptr_t to = (first + bytes) & ~(page_bytes - 1);
+  // A refusal costs time, nothing else.
+  if (from < to) (void)madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
 }
 
 std::shared_ptr<std::byte> allocate_zeroed(std::size_t bytes) {

@@ -6,10 +6,13 @@
 #include <type_traits>
 
 #include "base/element.hpp"
+#include "base/memory.hpp"
 #include "codegen/machine.hpp"
 
 namespace rlx::codegen {
 namespace {
+
+#include "base/lane_vector.hpp"
 
 /// The k dims longer than 1, neighbours in memory merged.
 void merge_k(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides) {
@@ -29,6 +32,26 @@ void merge_k(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& stri
   strides = std::move(merged_strides);
 }
 
+/// Writes a tile of 16 x 16 elements of four bytes with its rows as columns; strides in bytes.
+void transpose_tile(const std::byte* from, std::int64_t from_stride, std::byte* to,
+                    std::int64_t to_stride) {
+  constexpr int lanes = 4;
+  constexpr std::int64_t width = lanes * sizeof(std::uint32_t);
+  for (std::int64_t j = 0; j < 16; j += lanes) {
+    for (std::int64_t i = 0; i < 16; i += lanes) {
+      Vector<std::uint32_t, lanes> square[lanes];
+      for (int row = 0; row < lanes; ++row)
+        square[row] = load_unaligned<Vector<std::uint32_t, lanes>>(from + row * from_stride +
+                                                                   i / lanes * width);
+      transpose<std::uint32_t, lanes>(square);
+      for (int row = 0; row < lanes; ++row)
+        store_unaligned(to + (i + row) * to_stride, square[row]);
+    }
+    from += lanes * from_stride;
+    to += width;
+  }
+}
+
 /// One run along the inner k dim of one panel: `columns` of its `width` columns exist. The source
 /// may lie in a mapped file at any address.
 template <class T>
@@ -41,12 +64,23 @@ void pack_run(const std::byte* source, std::int64_t k, std::int64_t k_stride, st
     }
     return;
   }
+  if (n_stride == 0 && k_stride == 0) {  // one number, broadcast
+    T value;
+    std::memcpy(&value, source, sizeof(T));
+    for (std::int64_t i = 0; i < k; ++i) std::fill_n(destination + i * width, columns, value);
+    return;
+  }
   // Tiles of 16 x 16, so that both sides stay in the L1 cache whichever of them strides.
   constexpr std::int64_t tile = 16;
   for (std::int64_t k0 = 0; k0 < k; k0 += tile) {
     const std::int64_t k_end = std::min(k, k0 + tile);
     for (std::int64_t n0 = 0; n0 < columns; n0 += tile) {
       const std::int64_t n_end = std::min(columns, n0 + tile);
+      if (sizeof(T) == 4 && k_stride == 1 && k_end == k0 + tile && n_end == n0 + tile) {
+        transpose_tile(source + (k0 + n0 * n_stride) * size, n_stride * size,
+                       reinterpret_cast<std::byte*>(destination + k0 * width + n0), width * size);
+        continue;
+      }
       for (std::int64_t i = k0; i < k_end; ++i) {
         const std::byte* from = source + i * k_stride * size;
         T* to = destination + i * width;
@@ -129,39 +163,99 @@ void pack_groups(const std::byte* source, std::int64_t k, std::int64_t k_stride,
   }
 }
 
+/// Bytes that are written at a time: they stay in the L2 cache between their first touch by the
+/// system, the copy, and who looks at them.
+constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;
+
+/// The place that a matrix is written to from its begin to its end. Memory is made ready in pieces
+/// just ahead of the copy, which is looked at just behind it.
+template <class T>
+class PackedMatrix {
+ public:
+  PackedMatrix(T* begin, std::int64_t elements, bool zeroed, const Written& written)
+      : next_(begin),
+        seen_(begin),
+        ready_(begin),
+        end_(begin + elements),
+        zeroed_(zeroed),
+        written_(written) {}
+  /// Where the next so many elements go. What was taken before has been written by now.
+  T* take(std::int64_t elements) {
+    T* const from = next_;
+    next_ += elements;
+    if (next_ > ready_) {
+      show(from);
+      make_ready();
+    }
+    return from;
+  }
+
+  /// All of it has been written.
+  void finish() { show(next_); }
+
+ private:
+  void make_ready() {
+    T* const begin = ready_;
+    ready_ = std::min(end_, std::max(next_, begin + piece_bytes / std::int64_t{sizeof(T)}));
+    get_pages(reinterpret_cast<std::byte*>(begin),
+              static_cast<std::size_t>(ready_ - begin) * sizeof(T));
+    if (zeroed_) std::fill(begin, ready_, T{});
+  }
+  void show(T* end) {
+    if (written_ && end != seen_)
+      written_(std::as_bytes(std::span(seen_, static_cast<std::size_t>(end - seen_))));
+    seen_ = end;
+  }
+
+  T *next_, *seen_, *ready_, *end_;
+  bool zeroed_;
+  const Written& written_;
+};
+
 template <class T, class From>
 void pack_matrix(const std::byte* source, const std::vector<std::int64_t>& extents,
                  const std::vector<std::int64_t>& strides, std::int64_t n_stride,
-                 const PackedLayout& layout, T* destination) {
+                 const PackedLayout& layout, T* destination, const Written& written) {
   const std::size_t inner = extents.size() - 1;
   std::vector<std::int64_t> index(extents.size(), 0);
-  const std::int64_t runs = extents[inner] == 0 ? 0 : layout.k / extents[inner];
+  const std::int64_t run_k = extents[inner];
+  const std::int64_t runs = run_k == 0 ? 0 : layout.k / run_k;
+  const auto filled = [&](std::int64_t k) {
+    return (k + layout.group - 1) / layout.group * layout.group;
+  };
+  // Whole tiles and groups.
+  const std::int64_t rows_of_a_piece = piece_bytes / std::int64_t{sizeof(T)} / layout.panel_width;
+  const std::int64_t step = std::max<std::int64_t>(1, rows_of_a_piece / 16) * 16 * layout.group;
+  const bool padded = layout.n % layout.panel_width != 0 || filled(run_k) != run_k;
+  PackedMatrix<T> to(destination, layout.elements(), padded, written);
   for (std::int64_t panel = 0; panel < layout.panels(); ++panel) {
     const std::int64_t n0 = panel * layout.panel_width;
     const std::int64_t columns = std::min(layout.panel_width, layout.n - n0);
-    const std::int64_t run_k = (extents[inner] + layout.group - 1) / layout.group * layout.group;
-    T* to = destination + panel * layout.filled_k() * layout.panel_width;
-    if (columns < layout.panel_width || run_k != extents[inner])
-      std::fill_n(to, layout.filled_k() * layout.panel_width, T{});
     std::fill(index.begin(), index.end(), 0);
     for (std::int64_t run = 0; run < runs; ++run) {
       std::int64_t offset = n0 * n_stride;
       for (std::size_t i = 0; i < inner; ++i) offset += index[i] * strides[i];
       const std::byte* from = source + offset * static_cast<std::int64_t>(sizeof(From));
-      if (std::is_same_v<T, From> && layout.group == 1) {
-        pack_run(from, extents[inner], strides[inner], n_stride, columns, layout.panel_width, to);
-      } else {
-        pack_groups<T, From>(from, extents[inner], strides[inner], n_stride, columns,
-                             layout.panel_width, layout.group, to);
+      for (std::int64_t first = 0; first < run_k; first += step) {
+        const std::int64_t k = std::min(step, run_k - first);
+        T* const part = to.take(filled(k) * layout.panel_width);
+        if (std::is_same_v<T, From> && layout.group == 1) {
+          pack_run(from, k, strides[inner], n_stride, columns, layout.panel_width, part);
+        } else {
+          pack_groups<T, From>(from, k, strides[inner], n_stride, columns, layout.panel_width,
+                               layout.group, part);
+        }
+        from += k * strides[inner] * static_cast<std::int64_t>(sizeof(From));
       }
-      to += run_k * layout.panel_width;
       for (std::size_t i = inner; i-- > 0 && ++index[i] == extents[i];) index[i] = 0;
     }
   }
+  to.finish();
 }
 
 template <class T, class From = T>
-void pack_all(const PackSource& source, const PackedLayout& layout, void* destination) {
+void pack_all(const PackSource& source, const PackedLayout& layout, void* destination,
+              const Written& written) {
   std::vector<std::int64_t> extents = source.k_extents, strides = source.k_strides;
   // Runs that end inside of a group stay apart.
   const bool whole_groups = layout.group == 1 || layout.inner % layout.group == 0;
@@ -171,7 +265,7 @@ void pack_all(const PackSource& source, const PackedLayout& layout, void* destin
     const auto* begin = static_cast<const std::byte*>(source.data);
     pack_matrix<T, From>(begin + first * std::int64_t{sizeof(From)}, extents, strides,
                          source.n_stride, layout,
-                         static_cast<T*>(destination) + batch * layout.elements());
+                         static_cast<T*>(destination) + batch * layout.elements(), written);
   }
 }
 
@@ -199,7 +293,8 @@ std::size_t packed_bytes(const PackedLayout& layout, std::int64_t batches) {
 namespace {
 
 /// Packs bytes in pairs of k, then puts each pair into one byte.
-void pack_nibbles(const PackSource& source, PackedLayout layout, std::uint8_t* destination) {
+void pack_nibbles(const PackSource& source, PackedLayout layout, std::uint8_t* destination,
+                  const Written& written) {
   layout.nibbles = false;
   layout.group = 2;
   layout.inner = layout.k;
@@ -208,27 +303,31 @@ void pack_nibbles(const PackSource& source, PackedLayout layout, std::uint8_t* d
   for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
     destination[i / 2] =
         static_cast<std::uint8_t>((pairs[i] & 15U) | static_cast<unsigned>(pairs[i + 1]) << 4U);
+  if (written) written(std::as_bytes(std::span(destination, pairs.size() / 2)));
 }
 
 }  // namespace
 
-void pack(const PackSource& source, const PackedLayout& layout, void* destination) {
-  if (layout.nibbles) return pack_nibbles(source, layout, static_cast<std::uint8_t*>(destination));
+void pack(const PackSource& source, const PackedLayout& layout, void* destination,
+          const Written& written) {
+  if (layout.nibbles)
+    return pack_nibbles(source, layout, static_cast<std::uint8_t*>(destination), written);
   if (source.from == DType::f32 && layout.dtype == DType::bf16)
-    return pack_all<BFloat16, float>(source, layout, destination);
+    return pack_all<BFloat16, float>(source, layout, destination, written);
   if (source.from == DType::f32 && layout.dtype == DType::f16)
-    return pack_all<Half, float>(source, layout, destination);
-  if (source.from == DType::f16) return pack_all<float, Half>(source, layout, destination);
-  if (source.from == DType::bf16) return pack_all<float, BFloat16>(source, layout, destination);
+    return pack_all<Half, float>(source, layout, destination, written);
+  if (source.from == DType::f16) return pack_all<float, Half>(source, layout, destination, written);
+  if (source.from == DType::bf16)
+    return pack_all<float, BFloat16>(source, layout, destination, written);
   if (source.from == DType::i8)
-    return pack_all<std::int16_t, std::int8_t>(source, layout, destination);
+    return pack_all<std::int16_t, std::int8_t>(source, layout, destination, written);
   if (source.from == DType::u8)
-    return pack_all<std::int16_t, std::uint8_t>(source, layout, destination);
+    return pack_all<std::int16_t, std::uint8_t>(source, layout, destination, written);
   switch (size_of(layout.dtype)) {
-    case 1: return pack_all<std::uint8_t>(source, layout, destination);
-    case 2: return pack_all<std::uint16_t>(source, layout, destination);
-    case 4: return pack_all<std::uint32_t>(source, layout, destination);
-    default: return pack_all<std::uint64_t>(source, layout, destination);
+    case 1: return pack_all<std::uint8_t>(source, layout, destination, written);
+    case 2: return pack_all<std::uint16_t>(source, layout, destination, written);
+    case 4: return pack_all<std::uint32_t>(source, layout, destination, written);
+    default: return pack_all<std::uint64_t>(source, layout, destination, written);
   }
 }
 

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "codegen/code.hpp"
@@ -75,7 +77,12 @@ struct PackSource {
   std::int64_t n_stride = 1;
 };
 
-/// Writes packed_bytes(layout, source.batches) bytes. The product of k_extents must be layout.k.
-void pack(const PackSource& source, const PackedLayout& layout, void* destination);
+/// Looks at bytes that were packed, whole elements that lie in the cache by then.
+using Written = std::function<void(std::span<const std::byte>)>;
+
+/// Writes packed_bytes(layout, source.batches) bytes, and shows them piece by piece to `written`.
+/// The product of k_extents must be layout.k.
+void pack(const PackSource& source, const PackedLayout& layout, void* destination,
+          const Written& written = {});
 
 }  // namespace rlx::codegen

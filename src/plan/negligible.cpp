@@ -13,8 +13,9 @@ namespace {
 
 constexpr float negligible = 0x1p-100F, ordinary = 0x1p-36F;
 
-/// Whether some value is negligible by itself. Bits without the sign order as magnitudes do; less
-/// one, zeros are the largest.
+}  // namespace
+
+// Bits without the sign order as magnitudes do; less one, zeros are the largest.
 bool has_small(std::span<const float> values) {
   constexpr std::uint32_t most = std::bit_cast<std::uint32_t>(negligible) - 2;
   std::uint32_t found = 0;
@@ -24,8 +25,6 @@ bool has_small(std::span<const float> values) {
   }
   return found != 0;
 }
-
-}  // namespace
 
 bool has_negligible(std::span<const float> values) {
   return has_small(values) && std::ranges::any_of(values, [](float value) {

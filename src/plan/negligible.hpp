@@ -8,6 +8,9 @@
 
 namespace rlx::plan {
 
+/// Whether some of the values are below 2^-100, zeros aside.
+bool has_small(std::span<const float> values);
+
 /// Whether some of the values are below 2^-100, zeros aside, while the largest is at least 2^-36.
 /// Beside products with the largest, theirs are less than 2^-64 of them: f32 rounds at 2^-24.
 bool has_negligible(std::span<const float> values);

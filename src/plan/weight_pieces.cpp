@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/memory.hpp"
 #include "plan/negligible.hpp"
 #include "rlx/mapped.hpp"
 
@@ -13,6 +14,9 @@ namespace {
 
 std::span<float> floats_of(std::byte* data, std::int64_t bytes) {
   return {reinterpret_cast<float*>(data), static_cast<std::size_t>(bytes) / sizeof(float)};
+}
+std::span<const float> floats_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 }  // namespace
@@ -29,6 +33,12 @@ void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t ba
   const std::int64_t first_column = first_panel * part.panel_width;
   part.n = std::min(weight.layout.n, last_panel * part.panel_width) - first_column;
   const std::int64_t panel_bytes = part.panel_bytes();
+  bool small = false;
+  codegen::Written written;
+  if (weight.drops_negligible && part.dtype == DType::f32)
+    written = [&](std::span<const std::byte> bytes) {
+      small = small || has_small(floats_of(bytes));
+    };
   codegen::pack({.data = source.data(),
                  .from = weight.from,
                  .offset = offset + first_column * weight.n_stride,
@@ -37,8 +47,8 @@ void pack_panels(const WeightPlan& weight, const Tensor& source, std::int64_t ba
                  .k_extents = weight.k_extents,
                  .k_strides = weight.k_strides,
                  .n_stride = weight.n_stride},
-                part, matrix + first_panel * panel_bytes);
-  if (!weight.drops_negligible || part.dtype != DType::f32) return;
+                part, matrix + first_panel * panel_bytes, written);
+  if (!small) return;
   for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
     drop_negligible(floats_of(matrix + panel * panel_bytes, panel_bytes));
 }
@@ -50,8 +60,14 @@ void copy_view(const View& view, const Tensor& source, std::byte* target) {
   const std::size_t size = size_of(source.dtype());
   if (view.elements() == 0) return;
   if (view.is_dense()) {
-    std::memcpy(target, source.data() + static_cast<std::size_t>(view.offset) * size,
-                static_cast<std::size_t>(view.elements()) * size);
+    constexpr std::size_t piece = std::size_t{256} * 1024;  // stays in the L2 cache
+    const std::byte* from = source.data() + static_cast<std::size_t>(view.offset) * size;
+    const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size;
+    for (std::size_t at = 0; at < bytes; at += piece) {
+      const std::size_t part = std::min(piece, bytes - at);
+      get_pages(target + at, part);
+      std::memcpy(target + at, from + at, part);
+    }
     return;
   }
   Dims index(view.dims.size(), 0);

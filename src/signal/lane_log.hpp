@@ -1,7 +1,7 @@
 // Logarithms on lanes. Included as lane_vector.hpp is.
 #pragma once
 
-#include "signal/lane_vector.hpp"
+#include "base/lane_vector.hpp"
 
 /// log10(1 + x) of x between sqrt(1/2) - 1 and sqrt(2) - 1 in f32: x / ln(10) + x^2 q(x), where q
 /// has the least largest relative error (4.1e-9).

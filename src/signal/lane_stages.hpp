@@ -2,7 +2,7 @@
 // lane_vector.hpp is.
 #pragma once
 
-#include "signal/lane_vector.hpp"
+#include "base/lane_vector.hpp"
 
 template <class V>
 struct ComplexLanes {

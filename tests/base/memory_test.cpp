@@ -2,8 +2,10 @@
 #include "base/memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -55,6 +57,26 @@ TEST(Memory, is_lent_by_hosts_to_whom_a_balloon_reports_free_pages) {
   EXPECT_FALSE(memory_is_lent(root.path()));
   add_device(root.path(), "virtio3", "0x0005", "0110010100000000");
   EXPECT_TRUE(memory_is_lent(root.path()));
+}
+
+TEST(Memory, pages_that_were_got_are_there_and_zero) {
+  constexpr std::size_t pages = 64, page = 4096, bytes = pages * page;
+  const auto block = allocate_zeroed(std::size_t{4} << 20);
+  const auto present = [&] {
+    std::array<unsigned char, pages> state{};
+    EXPECT_EQ(mincore(block.get(), bytes, state.data()), 0);
+    return std::ranges::count_if(state, [](unsigned char each) { return (each & 1U) != 0; });
+  };
+  if (present() != 0) GTEST_SKIP() << "pages are there before they are touched";
+  get_pages(block.get() + 1, page);  // no whole page
+  EXPECT_EQ(present(), 0);
+  get_pages(block.get() + 1, bytes - 1);
+  EXPECT_GE(present(), static_cast<std::ptrdiff_t>(pages) - 1);
+  EXPECT_TRUE(std::all_of(block.get(), block.get() + bytes,
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+  block.get()[page] = std::byte{7};
+  get_pages(block.get(), bytes);
+  EXPECT_EQ(block.get()[page], std::byte{7});
 }
 
 TEST(Memory, lies_on_whole_huge_pages_and_on_few_where_it_is_lent) {

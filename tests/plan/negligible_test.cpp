@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <vector>
 
+#include "plan/weight_pieces.hpp"
 #include "rlx/ops.hpp"
 #include "rlx/runtime.hpp"
 
@@ -68,6 +70,22 @@ TEST(Negligible, weights_of_products_are_dropped_but_not_where_all_are_small_and
   EXPECT_EQ(weights_of_product(mixed, false), (std::vector<float>{2, 0, -1, 0}));
   EXPECT_EQ(weights_of_product(mixed, true), mixed);
   EXPECT_EQ(weights_of_product(small, false), small);
+}
+
+TEST(Negligible, weights_are_looked_at_as_wholes_whatever_the_pieces_that_they_are_packed_in) {
+  constexpr std::int64_t k = 10'000, n = 64;
+  Tensor source(f32, {k, n});
+  auto* const values = reinterpret_cast<float*>(source.mutable_data());
+  std::fill(values, values + 9'000 * n, 1e-39F);
+  std::fill(values + 9'000 * n, values + k * n, 1.0F);
+  WeightPlan weight;
+  weight.packed = weight.drops_negligible = true;
+  weight.layout = {n, k, n, f32};
+  weight.k_extents = {k}, weight.k_strides = {n}, weight.n_stride = 1;
+  std::vector<float> packed(static_cast<std::size_t>(weight.layout.elements()));
+  pack_panels(weight, source, 0, 0, 1, reinterpret_cast<std::byte*>(packed.data()));
+  EXPECT_EQ(std::ranges::count(packed, 0.0F), 9'000 * n);
+  EXPECT_EQ(std::ranges::count(packed, 1.0F), 1'000 * n);
 }
 
 TEST(Negligible, what_maps_or_outputs_read_is_kept) {
