@@ -199,6 +199,51 @@ TEST(NestPlan, ManySeriesOfOneVectorLeaveNoRegistersForAnother) {
   }
 }
 
+/// A chain of tanh(1 / (1 + e^-x)), as nets write sigmoids.
+loop::Nest chain_of_curves(int links) {
+  loop::Nest nest;
+  nest.extents = {64 * 128};
+  nest.parallel_dims = 1;
+  nest.accesses = {{.buffer = 0, .strides = {1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::constant, .dtype = f32, .value = 1}};
+  ScalarId last = 0;
+  const auto add = [&](const ScalarNode& node) {
+    nest.nodes.push_back(node);
+    return static_cast<ScalarId>(nest.nodes.size()) - 1;
+  };
+  for (int i = 0; i < links; ++i) {
+    const ScalarId negative = add({.op = ScalarOp::neg, .dtype = f32, .a = last});
+    const ScalarId power = add({.op = ScalarOp::exp, .dtype = f32, .a = negative});
+    const ScalarId sum = add({.op = ScalarOp::add, .dtype = f32, .a = 1, .b = power});
+    const ScalarId logistic = add({.op = ScalarOp::div, .dtype = f32, .a = 1, .b = sum});
+    last = add({.op = ScalarOp::tanh, .dtype = f32, .a = logistic});
+  }
+  nest.stores = {{{.buffer = 1, .strides = {1}}, last}};
+  return nest;
+}
+
+TEST(NestPlan, SeriesThatWaitForEachOtherLeaveRegistersForOtherVectors) {
+  const Machine machine = machine_with(Isa::avx512);
+  EXPECT_EQ(plan_nest(chain_of_curves(1), machine).unroll, 8U);
+  EXPECT_EQ(plan_nest(chain_of_curves(4), machine).unroll, 8U);
+  EXPECT_EQ(plan_nest(chain_of_curves(8), machine).unroll, 4U);  // the code gets too long
+}
+
+TEST(NestPlan, SeriesAreWhatCodeMakesInOneGo) {
+  const loop::Nest nest = chain_of_curves(2);
+  std::vector<bool> needed(nest.nodes.size());
+  needed.back() = true;
+  // A logistic ends in its division where code makes it without one, else in 1 + e^x.
+  const Machine masked = machine_with(Isa::avx512), fused = machine_with(Isa::avx2);
+  EXPECT_EQ(series_of(nest, needed, {}, masked), (std::vector<ScalarId>{5, 6, 10, 11}));
+  EXPECT_EQ(series_of(nest, needed, {}, fused), (std::vector<ScalarId>{4, 6, 9, 11}));
+  EXPECT_EQ(series_of(nest, needed, {}, machine_with(Isa::portable)),
+            (std::vector<ScalarId>{3, 6, 8, 11}));
+  const ScalarId known[] = {6};
+  EXPECT_EQ(series_of(nest, needed, known, masked), (std::vector<ScalarId>{10, 11}));
+}
+
 // Vectors that no round takes are computed one after the other.
 TEST(NestPlan, SeriesTakeFewRounds) {
   loop::Nest nest = exponentials(2);

@@ -52,6 +52,37 @@ ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes) 
   return curve >= 0 && at(curve).op == ScalarOp::exp ? at(curve).a : -1;
 }
 
+std::vector<ScalarId> series_of(const loop::Nest& nest, std::vector<bool> needed,
+                                std::span<const ScalarId> known, const Machine& machine) {
+  const std::span<const ScalarNode> nodes = nest.nodes;
+  const auto need = [&](ScalarId id) {
+    if (id >= 0) needed[static_cast<std::size_t>(id)] = true;
+  };
+  const auto is_known = [&](ScalarId id) { return std::ranges::find(known, id) != known.end(); };
+  std::vector<ScalarId> series;
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const ScalarNode& node = nodes[i];
+    const auto id = static_cast<ScalarId>(i);
+    if (!needed[i] || node.op == ScalarOp::reduce || is_known(id)) continue;
+    if (node.op == ScalarOp::load)
+      for (const loop::Indirect& part :
+           nest.accesses[static_cast<std::size_t>(node.index)].indirect)
+        need(part.node);
+    if (const ScalarId exponent = machine.masks ? logistic_of(node, nodes) : -1; exponent >= 0) {
+      need(exponent);
+      series.push_back(id);
+      continue;
+    }
+    ScalarId curve = machine.fma ? curve_beside_one(node, nodes) : -1;
+    if (is_known(curve)) curve = -1;
+    for (const ScalarId operand : {node.a, node.b, node.c})
+      need(operand >= 0 && operand == curve ? nodes[static_cast<std::size_t>(curve)].a : operand);
+    if (is_series(node) || curve >= 0) series.push_back(id);
+  }
+  std::ranges::reverse(series);
+  return series;
+}
+
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims) {
   DimSet dims = 0;
   auto add = [&](const std::vector<std::int64_t>& strides) {

@@ -99,34 +99,14 @@ class PassMaker {
     const auto need = [&](ScalarId id) {
       if (id >= 0) needed[at(id)] = true;
     };
-    const auto need_indices = [&](const loop::Access& access) {
-      for (const loop::Indirect& part : access.indirect) need(part.node);
-    };
     for (const ReductionEmitter& reduction : pass.reductions)
       need(nest_.nodes[at(reduction.node())].a);
     for (const int number : pass.stores) {
       const loop::Store& store = nest_.stores[static_cast<std::size_t>(number)];
       need(store.node);
-      need_indices(store.access);
+      for (const loop::Indirect& part : store.access.indirect) need(part.node);
     }
-    for (std::size_t i = nest_.nodes.size(); i-- > 0;) {
-      const ScalarNode& node = nest_.nodes[i];
-      const auto id = static_cast<ScalarId>(i);
-      if (!needed[i] || node.op == ScalarOp::reduce || contains(pass.loaded, id)) continue;
-      if (node.op == ScalarOp::load)
-        need_indices(nest_.accesses[static_cast<std::size_t>(node.index)]);
-      const ScalarId curve = curve_in(node, pass);
-      for (const ScalarId operand : {node.a, node.b, node.c})
-        need(operand >= 0 && operand == curve ? nest_.nodes[at(curve)].a : operand);
-      if (is_series(node) || curve >= 0) pass.series.push_back(id);
-    }
-    std::reverse(pass.series.begin(), pass.series.end());
-  }
-
-  /// The series that code for the node computes along with it, or -1.
-  ScalarId curve_in(const ScalarNode& node, const NestPass& pass) const {
-    const ScalarId curve = emitter_.machine.fma ? curve_beside_one(node, nest_.nodes) : -1;
-    return contains(pass.loaded, curve) ? -1 : curve;
+    pass.series = series_of(nest_, std::move(needed), pass.loaded, emitter_.machine);
   }
 
   bool keep(ScalarId id, int pass) {

@@ -302,6 +302,25 @@ unsigned fewest_rounds(std::int64_t vectors, unsigned most) {
   return best;
 }
 
+/// Series of a nest, and how many of them the longest chain has in which each waits for the one
+/// before.
+struct SeriesCount {
+  unsigned all = 0, chain = 0;
+};
+SeriesCount count_series(const loop::Nest& nest) {
+  SeriesCount count;
+  std::vector<unsigned> chains;  // by node: the longest that ends there
+  for (const ScalarNode& node : nest.nodes) {
+    unsigned chain = 0;
+    for (const ScalarId operand : {node.a, node.b, node.c})
+      if (operand >= 0) chain = std::max(chain, chains[static_cast<std::size_t>(operand)]);
+    if (is_series(node)) ++count.all, ++chain;
+    chains.push_back(chain);
+    count.chain = std::max(count.chain, chain);
+  }
+  return count;
+}
+
 /// The dim becomes the last before the vector dim.
 void make_tile_dim(NestPlan& plan, int dim) {
   std::vector<int> order(plan.nest.extents.size());
@@ -428,13 +447,14 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   }
   const std::int64_t extent = plan.nest.extents[static_cast<std::size_t>(plan.vector_dim)];
   const std::int64_t vectors = std::max<std::int64_t>(extent / plan.lanes, 1);
-  const auto series = static_cast<unsigned>(
-      std::count_if(plan.nest.nodes.begin(), plan.nest.nodes.end(), is_series));
+  const auto [series, chain] = count_series(plan.nest);
   unsigned affordable = cost <= 40 ? 4 : cost <= 100 ? 2 : 1;
-  // Many of one vector, as of a tile's outputs, fill each other's waits: more would only spill.
-  constexpr unsigned few = 4, enough = 16;
+  // Many of one vector that do not wait for each other, as of a tile's outputs, fill each other's
+  // waits: more would only spill. Code stays where the processor keeps decoded instructions.
+  constexpr unsigned few = 4, enough = 16, most = 64;
   if (series > 1) affordable = machine.registers > 16 ? 8 : 4;
-  if (series > few) affordable = std::clamp(enough / series, 1U, affordable);
+  if (series > few)
+    affordable = std::clamp(std::min(enough * chain, most) / series, 1U, affordable);
   plan.unroll = fewest_rounds(vectors, affordable);
   plan.abreast = series > 1 && plan.unroll > 1;
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);

@@ -121,4 +121,10 @@ ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> no
 /// or -1.
 ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
+/// The series that code computes for the nodes that are `needed` and all that these need, each
+/// behind those that it waits for; of what is made in one go the node that it ends in. Sums are
+/// there already, as are the `known` nodes.
+std::vector<ScalarId> series_of(const loop::Nest& nest, std::vector<bool> needed,
+                                std::span<const ScalarId> known, const Machine& machine);
+
 }  // namespace rlx::codegen
