@@ -24,7 +24,7 @@ struct Calibration::Impl {
 namespace cost {
 
 /// Counted up where figures change their meaning: older files are measured anew.
-inline constexpr int calibration_schema = 3;
+inline constexpr int calibration_schema = 4;
 
 /// Who the figures are of: the processor, its caches, the instruction set, the threads.
 struct DeviceIdentity {
@@ -66,6 +66,12 @@ Result<Calibration::Impl> measure_cpu(const MachineModel& preset,
 /// Figures that no machine could have, as a busy one may give them, become the preset's: a file
 /// with one of them would be refused.
 void replace_untrue(MachineModel& measured, const MachineModel& preset);
+
+/// Figures of the cores themselves that lie near the preset's, at the same clock, become the
+/// preset's: they belong to the family, and were fitted to whole programs together with what no
+/// calibration measures (`overlap`), where kernels that repeat one op show a tenth more. Nothing
+/// changes for presets that hold whatever the clock is, as theirs is not known.
+void keep_fitted(MachineModel& measured, const MachineModel& preset);
 
 }  // namespace cost
 }  // namespace rlx

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <span>
 
 namespace rlx::cost {
@@ -120,16 +121,28 @@ Clocks clocks_by(const Probe& probe) {
   return clocks;
 }
 
+std::optional<Probe> probe_of(codegen::Isa isa) {
+  if (isa == codegen::Isa::avx512) return Probe{wide_turns, wide_work};
+  if (isa == codegen::Isa::avx2) return Probe{narrow_turns, narrow_work};
+  return std::nullopt;
+}
+
 #endif
 
 }  // namespace
 
 Clocks clocks_now([[maybe_unused]] codegen::Isa isa) {
 #if defined(__x86_64__) && defined(__GNUC__)
-  if (isa == codegen::Isa::avx512) return clocks_by({wide_turns, wide_work});
-  if (isa == codegen::Isa::avx2) return clocks_by({narrow_turns, narrow_work});
+  if (const auto probe = probe_of(isa)) return clocks_by(*probe);
 #endif
   return {};
+}
+
+double clock_left([[maybe_unused]] codegen::Isa isa) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (const auto probe = probe_of(isa)) return ghz_of<31>(*probe);
+#endif
+  return 0;
 }
 
 double Clocks::of(double product_share) const {

@@ -21,6 +21,10 @@ struct Clocks {
 /// product (others than Intel's), they are multiples of that.
 Clocks clocks_now(codegen::Isa isa);
 
+/// The clock that the work before has left this core with, in GHz; 0: not known how to measure.
+/// Looks for 0.05 ms; hosts give back what heavy work took away some ms later.
+double clock_left(codegen::Isa isa);
+
 /// That model with the core's own figures at another clock. The same model where either clock is
 /// unknown (0).
 MachineModel at_clock(const MachineModel& model, double ghz);

@@ -18,6 +18,9 @@ struct OpCycles {
   double whole, halves, plain, plain_zen4, rapids;
 };
 constexpr OpCycles op_cycles[] = {
+    {ScalarOp::floor, 0.5, 1, 0.5, 0.5, 1.2},    {ScalarOp::ceil, 0.5, 1, 0.5, 0.5, 1.2},
+    {ScalarOp::round, 0.5, 1, 0.5, 0.5, 1.2},    {ScalarOp::trunc, 0.5, 1, 0.5, 0.5, 1.2},
+    {ScalarOp::sign, 0.5, 1, 0.5, 0.5, 1.5},     {ScalarOp::is_inf, 0.5, 1, 0.5, 0.5, 1},
     {ScalarOp::domain_index, 1, 2, 1, 1, 1},     {ScalarOp::cast, 1.4, 2, 1.3, 1.4, 2},
     {ScalarOp::div, 2, 4, 3.4, 2, 8.7},          {ScalarOp::reciprocal, 2, 4, 3.4, 2, 8.7},
     {ScalarOp::sqrt, 3.6, 8, 5.4, 4, 10.6},      {ScalarOp::rsqrt, 7, 14, 9, 7, 20},

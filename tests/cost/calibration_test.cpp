@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cost/clock.hpp"
 #include "presets.hpp"
 
 namespace rlx {
@@ -244,6 +245,35 @@ TEST(Calibration, WhatCannotBeTrueIsNotKept) {
   auto impl = std::make_shared<Calibration::Impl>(sample().impl());
   impl->model = measured;
   EXPECT_TRUE(Calibration::parse(Calibration(impl).text()).ok());
+}
+
+TEST(Calibration, WhatWasFittedStaysWhereItIsConfirmed) {
+  const cost::MachineModel preset = cost::model_of_rapids(false);
+  ASSERT_GT(preset.ghz, 0);
+  const auto exp = static_cast<std::size_t>(ScalarOp::exp),
+             floor = static_cast<std::size_t>(ScalarOp::floor);
+  const double slower = 1.5;  // of the clock, which no core figure may be told by
+  cost::MachineModel measured = cost::at_clock(preset, preset.ghz / slower);
+  measured.cycle *= 1.1;
+  measured.op_ns[exp] *= 1.2;
+  measured.op_ns[floor] *= 2.6;
+  measured.read[0] /= 1.2;
+  measured.read[3] /= 1.2;
+  measured.memory_all /= 1.2;
+  const cost::MachineModel before = measured;
+  cost::keep_fitted(measured, preset);
+  EXPECT_DOUBLE_EQ(measured.cycle, slower * preset.cycle);
+  EXPECT_DOUBLE_EQ(measured.op_ns[exp], slower * preset.op_ns[exp]);
+  EXPECT_DOUBLE_EQ(measured.read[0], preset.read[0] / slower);
+  EXPECT_EQ(measured.op_ns[floor], before.op_ns[floor]);
+  EXPECT_EQ(measured.read[3], before.read[3]);
+  EXPECT_EQ(measured.memory_all, before.memory_all);
+  // Without clocks a slower machine is one.
+  cost::MachineModel unclocked = preset, other = preset;
+  unclocked.ghz = 0;
+  other.cycle *= 1.2;
+  cost::keep_fitted(other, unclocked);
+  EXPECT_EQ(other.cycle, 1.2 * preset.cycle);
 }
 
 TEST(Calibration, WritersAtOnceLeaveOneGoodFile) {
