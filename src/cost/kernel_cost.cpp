@@ -66,6 +66,13 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     const double part = curve == ScalarOp::erf ? 0.33 : curve == ScalarOp::tanh ? 0.63 : 1;
     return model.op(ScalarOp::add) - (1 - part) * model.op(curve);
   }
+  // Beside a number one instruction does it, else NaN takes two more.
+  const auto is_constant = [&](ScalarId id) {
+    return id >= 0 && nodes[static_cast<std::size_t>(id)].op == ScalarOp::constant;
+  };
+  const bool is_extreme = node.op == ScalarOp::min || node.op == ScalarOp::max;
+  if (is_extreme && node.dtype == DType::f32 && (is_constant(node.a) || is_constant(node.b)))
+    return model.op(ScalarOp::add);
   // An approximation, two multiply-adds and a selection.
   if (model.machine.masks && codegen::logistic_of(node, nodes) >= 0)
     return 8 * model.op(ScalarOp::add);

@@ -121,13 +121,12 @@ class NestCost : public NestLines {
     }
     count += accesses * shared;
     for (const loop::Guard& guard : access.guards) {
-      const auto runs_along = [&](int dim) {
-        return guard.coefficients[static_cast<std::size_t>(dim)] != 0;
-      };
+      const auto runs_along = [&](int dim) { return guard.coefficients[at(dim)] != 0; };
       // Points of a tile that differ in what lies inside have no bounds in common.
       const bool clipped = plan_.levels > 0 && !(plan_.tile > 1 && runs_along(plan_.tile_dim()));
       const double aside = clipped ? overlap_.clipped_guard : 1;
-      body.alu += (runs_along(plan_.vector_dim) ? guard_along() : aside) * model_.cycle * shared;
+      const double cycles = runs_along(plan_.vector_dim) ? guard_along() : aside;
+      body.alu += cycles * share_asking(guard) * model_.cycle * shared;
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;

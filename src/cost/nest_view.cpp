@@ -66,6 +66,25 @@ double NestView::share_across(const loop::Access& access, DType dtype) const {
   return registers > 0 ? static_cast<double>(across) / static_cast<double>(registers) : 0;
 }
 
+double NestView::share_at_borders() const {
+  double inside = 1;
+  for (const codegen::Border& border : plan_.borders) {
+    const auto runs = [](std::int64_t coefficient) { return coefficient != 0; };
+    const auto along = std::ranges::find_if(border.coefficients, runs);
+    // Borders across two dims: none lies inside for sure.
+    if (along == border.coefficients.end() ||
+        std::count_if(along, border.coefficients.end(), runs) > 1)
+      return 1;
+    const std::int64_t points =
+        nest_.extents[static_cast<std::size_t>(along - border.coefficients.begin())];
+    std::int64_t within = 0;
+    for (std::int64_t i = 0; i < points; ++i)
+      within += border.first + *along * i >= 0 && border.last + *along * i < border.extent;
+    inside *= static_cast<double>(within) / static_cast<double>(std::max<std::int64_t>(points, 1));
+  }
+  return 1 - inside;
+}
+
 bool NestView::is_clipped(const loop::Guard& guard) const {
   int found = -1;
   for (int dim = 0; dim < plan_.rank(); ++dim) {

@@ -51,7 +51,8 @@ class NestView {
       : plan_(planned(nest, buffers, model, rows)),
         nest_(plan_.nest),
         buffers_(buffers),
-        model_(model) {}
+        model_(model),
+        at_borders_(share_at_borders()) {}
   /// With the items of windows that workers share out by channels.
   static codegen::NestPlan planned(const loop::Nest& nest, std::span<const loop::Buffer> buffers,
                                    const MachineModel& model, bool rows);
@@ -76,6 +77,10 @@ class NestView {
   /// Of an access's registers, those that lie across two lines: they take longer; Overlap tells how
   /// long, and of which size.
   double share_across(const loop::Access& access, DType dtype) const;
+  /// The part of the points whose code asks the guard.
+  double share_asking(const loop::Guard& guard) const {
+    return plan_.is_of_border(guard) ? at_borders_ : 1;
+  }
   /// Every guard becomes bounds of a reduced dim.
   bool is_clipped(const loop::Guard& guard) const;
   /// Taking one more element into a running value, ns for a register.
@@ -92,6 +97,12 @@ class NestView {
   std::span<const loop::Buffer> buffers_;
   const MachineModel& model_;
   const Overlap& overlap_ = model_.overlap;
+
+ private:
+  /// The part of the points that do not lie inside of all borders.
+  double share_at_borders() const;
+
+  const double at_borders_;
 };
 
 /// Work of a nest whose sums over a window stay in registers; false if it is no such nest.

@@ -259,13 +259,18 @@ class LayoutPass {
   // one: the last axis stays the last (shuffles of channels between groups).
   Status reshape_node(const Node& node) {
     const Held entry = held(node.inputs[0]);
-    const auto pieces = common_pieces(logical_dims(entry), entry.perm, node.results[0].dims());
-    if (!pieces) return copy(node);
+    const Dims dims = logical_dims(entry), after = node.results[0].dims();
+    const auto pieces = common_pieces(dims, entry.perm, after);
+    if (!pieces) {
+      const auto groups = entry.parts.empty() ? regrouped(dims, entry.perm, after) : std::nullopt;
+      if (!groups) return copy(node);
+      keep_reshaped(transpose(handle(entry.value), groups->order), groups->axes, node);
+      return {};
+    }
     const bool runs = are_runs(*pieces);
     if (!runs && taken_apart(node, *pieces)) return keep_apart(entry, *pieces, node);
     const Axes axes = order_by_last(*pieces);
     if (!runs && (is_identity(axes) || !entry.parts.empty())) return copy(node);
-    const Shape& shape = node.results[0].shape;
     Value value = handle(entry.value);
     if (!runs) {
       value = cut(value, *pieces);
@@ -279,11 +284,16 @@ class LayoutPass {
       }
       value = transpose(value, order);
     }
-    value = reshape(value, permuted(shape, axes));
+    keep_reshaped(value, axes, node);
+    return {};
+  }
+
+  /// Keeps the value as the node's result, whose axes it has in that order.
+  void keep_reshaped(Value value, const Axes& axes, const Node& node) {
+    value = reshape(value, permuted(node.results[0].shape, axes));
     Axes perm = inverse(axes);
     if (is_identity(perm)) perm.clear();
     keep({value.id(), std::move(perm), {}});
-    return {};
   }
 
   /// The value with an axis for each piece, in physical order.

@@ -69,6 +69,43 @@ bool are_runs(const Pieces& pieces) {
   return true;
 }
 
+std::optional<Regrouped> regrouped(const Dims& before, const Axes& perm, const Dims& after) {
+  struct Group {
+    Axes before, after;
+    std::int64_t last = 0;  ///< physical axis
+  };
+  std::vector<Group> groups;
+  std::size_t i = 0, j = 0;
+  while (i < before.size() && j < after.size()) {
+    Group& group = groups.emplace_back();
+    std::int64_t left = 1, right = 1;
+    do {
+      const bool takes_before = group.before.empty() || (left < right && i < before.size());
+      if (!takes_before && j == after.size()) return std::nullopt;
+      if (takes_before) {
+        left *= before[i];
+        group.before.push_back(static_cast<std::int64_t>(i++));
+      } else {
+        right *= after[j];
+        group.after.push_back(static_cast<std::int64_t>(j++));
+      }
+    } while (left != right || group.after.empty());
+    group.last = perm[static_cast<std::size_t>(group.before.back())];
+  }
+  // What is left are dims 1.
+  for (; i < before.size(); ++i) groups.back().before.push_back(static_cast<std::int64_t>(i));
+  for (; j < after.size(); ++j) groups.back().after.push_back(static_cast<std::int64_t>(j));
+  if (std::ranges::is_sorted(groups, {}, &Group::last)) return std::nullopt;
+  std::ranges::stable_sort(groups, {}, &Group::last);
+  Regrouped result;
+  for (const Group& group : groups) {
+    for (const std::int64_t axis : group.before)
+      result.order.push_back(perm[static_cast<std::size_t>(axis)]);
+    result.axes.insert(result.axes.end(), group.after.begin(), group.after.end());
+  }
+  return result;
+}
+
 Axes order_by_last(const Pieces& pieces) {
   Axes axes;
   for (auto piece = pieces.order.rbegin(); piece != pieces.order.rend(); ++piece) {

@@ -29,4 +29,15 @@ bool are_runs(const Pieces& pieces);
 /// The axes after, in the physical order of their last pieces.
 Axes order_by_last(const Pieces& pieces);
 
+/// A reshape between shapes that have no pieces in common, as of 8 x 7 into 7 x 8: groups of axes
+/// that hold the same elements go below the transpose as wholes.
+struct Regrouped {
+  Axes order;  ///< of the physical axes: those of a group side by side in logical order
+  Axes axes;   ///< the axes after in the order in which the reshape makes them
+};
+
+/// The groups in the physical order of their last axes; arguments as of common_pieces. Nothing
+/// where that is their logical order.
+std::optional<Regrouped> regrouped(const Dims& before, const Axes& perm, const Dims& after);
+
 }  // namespace rlx::passes

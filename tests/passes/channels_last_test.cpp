@@ -68,6 +68,28 @@ TEST(ChannelsLast, OtherReshapesKeepTheirMeaning) {
   }
 }
 
+// Windows of 7 x 7 pixels become grids of them: 8 x 7 and 7 x 8 have no factors in common, but the
+// channels do not take part.
+TEST(ChannelsLast, ChannelsStayLastBetweenPartitionsOfAnImage) {
+  const Dims dims{1, 8, 8, 7, 7, 5};
+  Graph graph;
+  const Value windows = graph.input("x", f32, {dims.begin(), dims.end()});
+  const Value image = transpose(windows, {0, 5, 1, 3, 2, 4});
+  const Value grid = transpose(reshape(image, {1, 5, 7, 8, 7, 8}), {0, 1, 2, 4, 3, 5});
+  graph.output("y", relu(transpose(reshape(grid, {1, 5, 49, 64}), {0, 3, 2, 1})));
+  const Graph made = passes::channels_last(graph).value();
+  expect_same(graph, made, dims);
+  const Graph live = passes::drop_dead(made).value();
+  int transposes = 0;
+  for (const Node& node : live.nodes()) {
+    const auto* transpose = node.op.as<op::Transpose>();
+    if (!transpose) continue;
+    ++transposes;
+    EXPECT_EQ(transpose->perm.back(), std::ssize(transpose->perm) - 1);
+  }
+  EXPECT_GT(transposes, 0);
+}
+
 /// The transposes that an output is made of, weights' left out.
 int live_transposes(const Graph& graph) {
   const Graph live = passes::drop_dead(graph).value();

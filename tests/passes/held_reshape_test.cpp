@@ -111,6 +111,23 @@ TEST(HeldReshape, GroupsThatAreAskedForAreCopied) {
   testing::expect_same_values(graph, passes::channels_last(graph).value(), 1e-4, 1e-4);
 }
 
+TEST(HeldReshape, GroupsWithoutCommonFactorsGoAsWholes) {
+  using passes::regrouped;
+  // [5, 8, 7, 7, 8] held with its first axis last and the others crossed.
+  const auto made = regrouped({5, 8, 7, 7, 8}, {4, 0, 2, 1, 3}, {5, 7, 8, 8, 7});
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(made->order, (Axes{0, 2, 1, 3, 4}));
+  EXPECT_EQ(made->axes, (Axes{1, 2, 3, 4, 0}));
+  // Dims 1 belong to the group before them.
+  const auto ones = regrouped({1, 5, 6, 1}, {0, 3, 1, 2}, {5, 1, 4, 1});
+  EXPECT_FALSE(ones.has_value());  // 6 elements are no 4
+  const auto more = regrouped({1, 5, 6, 1}, {0, 3, 1, 2}, {5, 1, 6, 1});
+  ASSERT_TRUE(more.has_value());
+  EXPECT_EQ(more->axes.size(), 4U);
+  // In logical order nothing is gained; nor is there a group where nothing is.
+  EXPECT_FALSE(regrouped({8, 7, 5}, {0, 1, 2}, {7, 8, 5}).has_value());
+}
+
 TEST(HeldReshape, ChainsOfEveryKindKeepTheirMeaning) {
   const std::vector<Shape> shapes = {
       {2, 12, 24}, {2, 12, 4, 6}, {24, 24},         {4, 6, 24}, {2, 3, 4, 4, 6}, {2, 4, 3, 2, 12},
