@@ -56,8 +56,20 @@ TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
       EXPECT_FALSE(shares_rows({.m = 31, .n = 167, .k = 256, .batch = batch}, target));
     }
     // A matrix that no core's cache holds, and one that each worker would have to pack.
-    EXPECT_FALSE(shares_rows({.m = 900, .n = 800, .k = 800}, target));
+    EXPECT_EQ(shares_rows({.m = 900, .n = 800, .k = 800}, target), machine_of(target).large_l2);
     EXPECT_FALSE(shares_rows({.m = 301, .n = 167, .k = 16, .packed = false}, target));
+  }
+}
+
+TEST(ContractionMatmul, halves_of_the_rows_of_a_long_product) {
+  const MatmulOptions options{.m = 400, .n = 250, .k = 700};
+  for (const Target& target : host_targets()) {
+    if (!machine_of(target).large_l2) continue;
+    const loop::Kernel kernel = matmul(options, target);
+    const ContractionPlan plan = plan_contraction(std::get<loop::Contraction>(kernel.body), f32,
+                                                  f32, PlanMachine(machine_of(target)));
+    EXPECT_TRUE(plan.in_halves);
+    expect_as_interpreted(kernel, target, 1e-4, 3);
   }
 }
 

@@ -99,6 +99,24 @@ TEST(ContractionPlan, cores_with_large_l2_share_out_rows_of_more_products) {
   EXPECT_EQ(plan.asking_blocks, 0);
 }
 
+/// An A of a MB and more falls into two halves, where B is longer than L2 holds: each walks over
+/// all panels, one after the other, and asks for the next.
+TEST(ContractionPlan, long_products_share_out_halves_of_the_rows) {
+  const Target rapids{Isa::avx512, "", "+avx512fp16"}, others{Isa::avx512, "", ""};
+  const ContractionPlan plan = plan_of(rapids, 1024, 384, 1536);
+  EXPECT_TRUE(plan.in_halves && plan.rows_outermost);
+  EXPECT_EQ(plan.row_groups, 2);
+  EXPECT_EQ(plan.work_items, 2 * plan.column_blocks);
+  EXPECT_GT(plan.asking_blocks, 0);
+  EXPECT_TRUE(plan.asks_for_rows) << "six walks";
+  EXPECT_FALSE(plan_of(rapids, 1024, 1536, 384).asks_for_rows) << "24 walks, of which one waits";
+  EXPECT_TRUE(plan_of(rapids, 1024, 1536, 384).in_halves);
+  EXPECT_FALSE(plan_of(others, 1024, 384, 1536).in_halves);
+  EXPECT_FALSE(plan_of(rapids, 197, 768, 3072).in_halves) << "walks of 17 blocks each";
+  EXPECT_FALSE(plan_of(rapids, 512, 384, 384).in_halves) << "A is short";
+  EXPECT_FALSE(plan_of(rapids, 1024, 4096, 4096).in_halves) << "B would come from memory twice";
+}
+
 /// Workers that share out columns read rows that the others made: they ask for them ahead.
 TEST(ContractionPlan, blocks_ask_for_the_rows_behind_theirs) {
   const Target rapids{Isa::avx512, "", "+avx512fp16"}, others{Isa::avx512, "", ""};

@@ -212,6 +212,41 @@ TEST(KernelCost, CurvesBesideOneTakeLessThanAlone) {
   }
 }
 
+TEST(KernelCost, ExtremesBesideANumberAreOneInstruction) {
+  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                                      {.op = ScalarOp::load, .dtype = f32, .index = 1},
+                                      {.op = ScalarOp::constant, .dtype = f32, .value = 0},
+                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 2},
+                                      {.op = ScalarOp::min, .dtype = f32, .a = 2, .b = 0},
+                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 1}};
+  const MachineModel model = model_of_rapids(false);
+  EXPECT_EQ(node_ns(nodes[3], nodes, model), model.op(ScalarOp::add));
+  EXPECT_EQ(node_ns(nodes[4], nodes, model), model.op(ScalarOp::add));
+  EXPECT_GT(node_ns(nodes[5], nodes, model), 2 * model.op(ScalarOp::add));
+}
+
+TEST(KernelCost, BlocksInsideOfAllBordersAskNoGuards) {
+  const MachineModel model = model_of_rapids(false);
+  // Five shifted rows, each with its own border along the rows.
+  const auto compute = [&](std::int64_t rows, std::int64_t border) {
+    loop::Kernel kernel = copy_kernel(rows, 64, 64);
+    auto& nest = std::get<loop::Nest>(kernel.body);
+    const loop::Access row = nest.accesses[0];
+    for (std::int64_t i = 0; i < 5; ++i) {
+      loop::Access& access = i == 0 ? nest.accesses[0] : nest.accesses.emplace_back(row);
+      access.guards = {{.offset = -border, .extent = rows - 2 * border, .coefficients = {1, 0}}};
+      if (i == 0) continue;
+      const auto load = static_cast<ScalarId>(nest.nodes.size());
+      nest.nodes.push_back({.op = ScalarOp::load, .dtype = f32, .index = static_cast<int>(i)});
+      nest.nodes.push_back(
+          {.op = ScalarOp::add, .dtype = f32, .a = nest.stores[0].node, .b = load});
+      nest.stores[0].node = load + 1;
+    }
+    return work_of(kernel, {}, model).compute;
+  };
+  EXPECT_LT(compute(256, 1), 0.9 * compute(256, 100));
+}
+
 TEST(KernelCost, HalfARegisterTakesOneOfTwoSteps) {
   const auto compute = [](std::int64_t columns, const MachineModel& model) {
     return work_of(curve_kernel(ScalarOp::tanh, columns), {}, model).compute;

@@ -67,11 +67,31 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
          b_bytes * parts <= a_bytes * (plan.column_blocks - 1);
 }
 
+/// Whether workers share out two halves of the rows where rows_outermost() does not: the half of A
+/// that the other worker made would be waited for line by line, and of a B that L2 does not hold
+/// each panel is asked for while the one before it is walked over.
+bool in_halves(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
+               const PlanMachine& machine, const ContractionPlan& plan) {
+  constexpr std::int64_t least_blocks = 48, mib = 1024 * 1024, most_b = 16 * mib;
+  if (!machine.large_l2 || plan.tile_steps > 0 || !contraction.b_packed || plan.whole_rows)
+    return false;
+  return plan.batches == 1 && plan.column_blocks > 1 && plan.row_blocks >= least_blocks &&
+         plan.rows * row_bytes(plan, a_dtype) >= mib && matrix_bytes(plan, b_dtype) <= most_b;
+}
+
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
 void plan_row_items(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
                     const PlanMachine& machine, ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
   plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, machine, plan);
+  plan.in_halves = !plan.rows_outermost && in_halves(contraction, a_dtype, b_dtype, machine, plan);
+  if (plan.in_halves) {
+    plan.rows_outermost = true;
+    plan.row_groups = 2;
+    plan.group_blocks = (plan.row_blocks + 1) / 2;
+    plan.work_items = plan.row_groups * plan.column_blocks;
+    return;
+  }
   // Each group of whole rows copies all of an unpacked B, so there should be few of them.
   const bool copies = plan.whole_rows && plan.column_source == ColumnSource::scratch;
   const std::int64_t wanted_items = copies ? 16 : 64;

@@ -288,8 +288,8 @@ void plan_asking(DType b_dtype, const PlanMachine& machine, ContractionPlan& pla
   const bool long_runs =
       machine.large_l2 && plan.tile_steps == 0 && plan.k.back().extent >= least_run * plan.unit;
   if (plan.column_source != ColumnSource::packed || plan.line.segments > 0 ||
-      !(one_run || long_runs) || plan.rows_outermost || plan.column_blocks == 1 ||
-      plan.panel_width != plan.block_columns || plan.rows == 1 ||
+      !(one_run || long_runs) || (plan.rows_outermost && !plan.in_halves) ||
+      plan.column_blocks == 1 || plan.panel_width != plan.block_columns || plan.rows == 1 ||
       plan.columns * plan.depth * element < least_bytes ||
       plan.panel_width * plan.packed_depth * element > most_panel_bytes)
     return;
@@ -307,8 +307,9 @@ bool asks_for_rows(const ContractionPlan& plan, const PlanMachine& machine) {
   const bool dense =
       plan.m.size() == 1 && plan.k.back().a == 1 && plan.m.front().a == plan.k.back().extent;
   return machine.large_l2 && one_run && dense && plan.tile_steps == 0 &&
-         plan.column_source == ColumnSource::packed && !plan.whole_rows && !plan.rows_outermost &&
-         plan.row_blocks > 1 && plan.column_blocks <= most_column_blocks;
+         plan.column_source == ColumnSource::packed && !plan.whole_rows &&
+         (!plan.rows_outermost || plan.in_halves) && plan.row_blocks > 1 &&
+         plan.column_blocks <= most_column_blocks;
 }
 
 /// Columns that nobody reads again stream from memory: where they lie in small pages, the processor

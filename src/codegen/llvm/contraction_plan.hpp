@@ -98,6 +98,9 @@ struct ContractionPlan {
   /// Items walk over the batches and columns of one row group after the other: a worker gets a
   /// range of rows, and most of what it reads there it wrote itself.
   bool rows_outermost = false;
+  /// There are two such groups, long ones: in each, blocks ask for panels and rows as they do where
+  /// columns are shared out.
+  bool in_halves = false;
   std::int64_t work_items = 1;
 
   /// The first `asking_blocks` row blocks of a column block ask for the panel behind theirs, each
