@@ -213,6 +213,20 @@ TEST(NestWindow, ImagesBeyondL1GoDownTheirRows) {
   expect_right(odd, Kind::depthwise, true);
 }
 
+// More sets and narrower bands where L1 is known to hold 48 KB.
+TEST(NestWindow, CoresWithLargeL2TakeNarrowerBands) {
+  const auto channels = [](const codegen::Target& target) {
+    const Window window = square(28, 192, 5, 1);
+    const loop::Kernel kernel = WindowBuilder(window).make(Kind::depthwise, false);
+    const codegen::Machine machine = codegen::machine_of(target);
+    const codegen::NestPlan plan = codegen::plan_nest(std::get<loop::Nest>(kernel.body), machine);
+    return codegen::bands_of_window(plan, kernel.buffers, machine).channels;
+  };
+  EXPECT_GE(channels({codegen::Isa::avx512, "", "+avx512fp16"}), 32);
+  EXPECT_EQ(channels({codegen::Isa::avx512, "", ""}), 0);
+  expect_right(square(28, 192, 5, 1), Kind::depthwise);
+}
+
 // A worker who had a half of the channels of all rows would fetch half of every row from the other.
 TEST(NestWindow, WorkersHaveAllChannelsOfTheirRowsOfSums) {
   constexpr std::int64_t channels = 192;
