@@ -117,6 +117,26 @@ TEST(ContractionPlan, long_products_share_out_halves_of_the_rows) {
   EXPECT_FALSE(plan_of(rapids, 1024, 4096, 4096).in_halves) << "B would come from memory twice";
 }
 
+/// Of an image what all windows read counts: strides reach four places for each point.
+TEST(ContractionPlan, windows_with_strides_share_out_halves_of_the_rows) {
+  const Target rapids{Isa::avx512, "", "+avx512fp16"};
+  const auto in_halves = [&](std::int64_t points, std::int64_t stride) {
+    constexpr std::int64_t channels = 128, taps = 3, results = 192;
+    loop::Kernel kernel =
+        testing::matmul({.m = points * points, .n = results, .k = taps * taps * channels}, rapids);
+    auto& window = std::get<loop::Contraction>(kernel.body);
+    const std::int64_t row = (points * stride + taps) * channels;
+    window.m_extents = {points, points}, window.k_extents = {taps, taps, channels};
+    window.a_m_strides = {stride * row, stride * channels};
+    window.a_k_strides = {row, channels, 1};
+    loop::Access& store = window.stores[0].access;
+    store.strides = {0, points * results, results, 1};
+    return plan_contraction(window, f32, f32, PlanMachine(machine_of(rapids))).in_halves;
+  };
+  EXPECT_TRUE(in_halves(28, 2));
+  EXPECT_FALSE(in_halves(28, 1)) << "an image of 0.5 MB";
+}
+
 /// Workers that share out columns read rows that the others made: they ask for them ahead.
 TEST(ContractionPlan, blocks_ask_for_the_rows_behind_theirs) {
   const Target rapids{Isa::avx512, "", "+avx512fp16"}, others{Isa::avx512, "", ""};

@@ -67,6 +67,15 @@ bool rows_outermost(const loop::Contraction& contraction, DType a_dtype, DType b
          b_bytes * parts <= a_bytes * (plan.column_blocks - 1);
 }
 
+/// What all rows read of A: windows reach each place again and again, and those with strides more
+/// places than there are rows.
+std::int64_t reached_bytes(const ContractionPlan& plan, DType a_dtype) {
+  std::int64_t span = 1;
+  for (const std::vector<AddressDim>* dims : {&plan.m, &plan.k})
+    for (const AddressDim& dim : *dims) span += (dim.extent - 1) * std::abs(dim.a);
+  return std::min(span, plan.rows * plan.depth) * static_cast<std::int64_t>(size_of(a_dtype));
+}
+
 /// Whether workers share out two halves of the rows where rows_outermost() does not: the half of A
 /// that the other worker made would be waited for line by line, and of a B that L2 does not hold
 /// each panel is asked for while the one before it is walked over.
@@ -76,7 +85,7 @@ bool in_halves(const loop::Contraction& contraction, DType a_dtype, DType b_dtyp
   if (!machine.large_l2 || plan.tile_steps > 0 || !contraction.b_packed || plan.whole_rows)
     return false;
   return plan.batches == 1 && plan.column_blocks > 1 && plan.row_blocks >= least_blocks &&
-         plan.rows * row_bytes(plan, a_dtype) >= mib && matrix_bytes(plan, b_dtype) <= most_b;
+         reached_bytes(plan, a_dtype) >= mib && matrix_bytes(plan, b_dtype) <= most_b;
 }
 
 /// Row groups so that sixteen workers balance, but an item stays long beside its overhead.
