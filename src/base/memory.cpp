@@ -80,12 +80,14 @@ std::size_t bytes_on_huge_pages(std::size_t bytes, bool lent) {
   return whole < least_if_lent ? 0 : std::min(whole, most_if_lent);
 }
 
-void get_pages(std::byte* begin, std::size_t bytes) {
+void get_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
   const std::uintptr_t from = (first + page_bytes - 1) & ~(page_bytes - 1);
   const std::uintptr_t to = (first + bytes) & ~(page_bytes - 1);
   // A refusal costs time, nothing else.
   if (from < to) (void)madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
+#endif
 }
 
 std::shared_ptr<std::byte> allocate_zeroed(std::size_t bytes) {
