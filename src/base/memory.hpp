@@ -29,5 +29,7 @@ std::size_t bytes_on_huge_pages(std::size_t bytes, bool lent);
 /// they take one by one, each at its first touch. Only pages that lie in the memory whole; memory
 /// that has pages keeps them, and where the system has no such request nothing happens.
 void get_pages(std::byte* begin, std::size_t bytes);
+/// Memory that is got, then written in pieces of so many bytes lies in the L2 cache in between.
+inline constexpr std::size_t bytes_got_at_once = std::size_t{256} * 1024;
 
 }  // namespace rlx

@@ -163,9 +163,7 @@ void pack_groups(const std::byte* source, std::int64_t k, std::int64_t k_stride,
   }
 }
 
-/// Bytes that are written at a time: they stay in the L2 cache between their first touch by the
-/// system, the copy, and who looks at them.
-constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;
+constexpr auto piece_bytes = static_cast<std::int64_t>(bytes_got_at_once);
 
 /// The place that a matrix is written to from its begin to its end. Memory is made ready in pieces
 /// just ahead of the copy, which is looked at just behind it.
@@ -179,6 +177,7 @@ class PackedMatrix {
         end_(begin + elements),
         zeroed_(zeroed),
         written_(written) {}
+
   /// Where the next so many elements go. What was taken before has been written by now.
   T* take(std::int64_t elements) {
     T* const from = next_;

@@ -96,6 +96,17 @@ void for_ops(MachineModel& model, const auto& visit) {
   }
 }
 
+/// visit(name, figure, the other model's) for all of them and for all ops.
+void for_both(MachineModel& model, MachineModel other, const auto& visit) {
+  std::vector<double> figures;
+  for_figures(other, [&](const std::string&, double value) { figures.push_back(value); });
+  std::size_t at = 0;
+  for_figures(model,
+              [&](const std::string& name, double& value) { visit(name, value, figures[at++]); });
+  for (std::size_t i = 0; i < scalar_op_count; ++i)
+    visit(name_of(static_cast<ScalarOp>(i)), model.op_ns[i], other.op_ns[i]);
+}
+
 Status read_figure(const Json& json, const std::string& name, double& value) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number())
@@ -257,38 +268,21 @@ bool keep_race(Device device, const std::string& graph, double ns) {
 }
 
 void replace_untrue(MachineModel& measured, const MachineModel& preset) {
-  std::vector<double> likely;
-  MachineModel all = preset;
-  const auto keep = [&](const std::string&, double value) { likely.push_back(value); };
-  for_figures(all, keep);
-  std::size_t at = 0;
-  for_figures(measured, [&](const std::string&, double& value) {
-    const double figure = likely[at++];
+  for_both(measured, preset, [](std::string_view, double& value, double figure) {
     if (!can_be_true(value, figure)) value = figure;
   });
-  for (std::size_t i = 0; i < scalar_op_count; ++i) {
-    if (!can_be_true(measured.op_ns[i], preset.op_ns[i])) measured.op_ns[i] = preset.op_ns[i];
-  }
 }
 
 void keep_fitted(MachineModel& measured, const MachineModel& preset) {
   if (preset.ghz <= 0 || measured.ghz <= 0) return;
   constexpr double near = 1.4;  // the calibrations of one machine lie 1.31 apart, of others beyond
-  MachineModel fitted = at_clock(preset, measured.ghz);
   const auto is_shared = [](std::string_view name) {
     return name.ends_with("_all_gbs") || name.ends_with("_l3_gbs") || name.ends_with("_memory_gbs");
   };
-  std::vector<double> figures;
-  const auto list = [&](const std::string&, double value) { figures.push_back(value); };
-  for_figures(fitted, list);
-  for_ops(fitted, list);
-  std::size_t at = 0;
-  const auto keep = [&](const std::string& name, double& value) {
-    const double figure = figures[at++];
-    if (!is_shared(name) && value < figure * near && figure < value * near) value = figure;
-  };
-  for_figures(measured, keep);
-  for_ops(measured, keep);
+  for_both(measured, at_clock(preset, measured.ghz),
+           [&](std::string_view name, double& value, double figure) {
+             if (!is_shared(name) && value < figure * near && figure < value * near) value = figure;
+           });
 }
 
 HostModel model_for(const codegen::Target& target) {

@@ -60,11 +60,10 @@ void copy_view(const View& view, const Tensor& source, std::byte* target) {
   const std::size_t size = size_of(source.dtype());
   if (view.elements() == 0) return;
   if (view.is_dense()) {
-    constexpr std::size_t piece = std::size_t{256} * 1024;  // stays in the L2 cache
     const std::byte* from = source.data() + static_cast<std::size_t>(view.offset) * size;
     const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size;
-    for (std::size_t at = 0; at < bytes; at += piece) {
-      const std::size_t part = std::min(piece, bytes - at);
+    for (std::size_t at = 0; at < bytes; at += bytes_got_at_once) {
+      const std::size_t part = std::min(bytes_got_at_once, bytes - at);
       get_pages(target + at, part);
       std::memcpy(target + at, from + at, part);
     }

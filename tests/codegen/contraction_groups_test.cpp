@@ -200,7 +200,7 @@ std::vector<T> packed_plainly(const PackSource& source, const PackedLayout& layo
 template <class T>
 void expect_packed_plainly(DType dtype, std::int64_t group) {
   std::mt19937 random(9);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 268; ++round) {
     SCOPED_TRACE(round);
     const std::int64_t outer = between(random, 1, 3);
     const std::int64_t inner = between(random, 0, round % 7 == 0 ? 5000 : 40);

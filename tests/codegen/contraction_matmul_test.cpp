@@ -55,7 +55,8 @@ TEST(ContractionMatmul, workers_share_rows_where_the_matrix_is_smaller) {
       EXPECT_TRUE(shares_rows({.m = 31, .n = 167, .k = 36, .batch = batch}, target));
       EXPECT_FALSE(shares_rows({.m = 31, .n = 167, .k = 256, .batch = batch}, target));
     }
-    // A matrix that no core's cache holds, and one that each worker would have to pack.
+    // A matrix that L2 does not hold, which halves of the rows walk over where L2 is large; and one
+    // that each worker would have to pack.
     EXPECT_EQ(shares_rows({.m = 900, .n = 800, .k = 800}, target), machine_of(target).large_l2);
     EXPECT_FALSE(shares_rows({.m = 301, .n = 167, .k = 16, .packed = false}, target));
   }

@@ -276,6 +276,20 @@ TEST(Calibration, WhatWasFittedStaysWhereItIsConfirmed) {
   EXPECT_EQ(other.cycle, 1.2 * preset.cycle);
 }
 
+TEST(Calibration, WhatItsFileDoesNotNameMovesToItsClock) {
+  const auto target = codegen::host_target();
+  ASSERT_TRUE(target.ok());
+  const cost::MachineModel preset = cost::preset_for(codegen::host_cpu(), *target);
+  if (preset.ghz <= 0) GTEST_SKIP() << "the preset holds whatever the clock is";
+  auto impl = std::make_shared<Calibration::Impl>(sample().impl());
+  impl->model = cost::at_clock(preset, preset.ghz / 2);
+  const auto parsed = Calibration::parse(Calibration(impl).text());
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_DOUBLE_EQ(parsed->impl().model.cycle, 2 * preset.cycle);
+  EXPECT_DOUBLE_EQ(parsed->impl().model.code_line[1], 2 * preset.code_line[1]);
+  EXPECT_DOUBLE_EQ(parsed->impl().model.code_line[3], preset.code_line[3]);
+}
+
 TEST(Calibration, WritersAtOnceLeaveOneGoodFile) {
   const CacheHome home;
   std::vector<std::thread> writers;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "codegen/nest_build.hpp"
-#include "cost/clock.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
@@ -176,18 +175,6 @@ TEST(KernelCost, RegistersAcrossLinesAreCountedByTheirShare) {
   EXPECT_GT(across(30), 0.4);
 }
 
-TEST(KernelCost, SigmoidsDivideOnlyWhereThereAreNoMasks) {
-  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
-                                      {.op = ScalarOp::exp, .dtype = f32, .a = 0},
-                                      {.op = ScalarOp::constant, .dtype = f32, .value = 1},
-                                      {.op = ScalarOp::add, .dtype = f32, .a = 2, .b = 1},
-                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 3},
-                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 0}};
-  const MachineModel rapids = model_of_rapids(true), zen2 = model_of_zen2();
-  EXPECT_LT(node_ns(nodes[4], nodes, rapids), 0.6 * node_ns(nodes[5], nodes, rapids));
-  EXPECT_EQ(node_ns(nodes[4], nodes, zen2), node_ns(nodes[5], nodes, zen2));
-}
-
 /// y[i, j] = f(x[i, j]) in rows that do not follow each other.
 loop::Kernel curve_kernel(ScalarOp op, std::int64_t columns, bool beside_one = false) {
   loop::Kernel kernel = copy_kernel(64, columns, 2 * columns);
@@ -210,19 +197,6 @@ TEST(KernelCost, CurvesBesideOneTakeLessThanAlone) {
       EXPECT_GT(beside, 0.2 * alone) << model.family << name_of(op);
     }
   }
-}
-
-TEST(KernelCost, ExtremesBesideANumberAreOneInstruction) {
-  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
-                                      {.op = ScalarOp::load, .dtype = f32, .index = 1},
-                                      {.op = ScalarOp::constant, .dtype = f32, .value = 0},
-                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 2},
-                                      {.op = ScalarOp::min, .dtype = f32, .a = 2, .b = 0},
-                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 1}};
-  const MachineModel model = model_of_rapids(false);
-  EXPECT_EQ(node_ns(nodes[3], nodes, model), model.op(ScalarOp::add));
-  EXPECT_EQ(node_ns(nodes[4], nodes, model), model.op(ScalarOp::add));
-  EXPECT_GT(node_ns(nodes[5], nodes, model), 2 * model.op(ScalarOp::add));
 }
 
 TEST(KernelCost, BlocksInsideOfAllBordersAskNoGuards) {
@@ -453,45 +427,6 @@ TEST(KernelCost, NoImagesTakeNoTimeOfTheirOwn) {
   nest.store(out, y, {400 * 192, 20 * 192, 192, 1, 0, 0});
   const MachineModel model = model_of_rapids(true);
   EXPECT_EQ(predict(nest.kernel(4), {}, model, 1).compute, 0);
-}
-
-TEST(KernelCost, ClocksMoveWhatCoresDoAlone) {
-  const MachineModel model = model_of_rapids(true);
-  ASSERT_GT(model.ghz, 0);
-  const MachineModel half = at_clock(model, model.ghz / 2);
-  EXPECT_DOUBLE_EQ(half.ghz, model.ghz / 2);
-  const loop::Kernel series = op_kernel(ScalarOp::exp, 8, 2048);
-  const double slower = predict(series, {}, half, 1).ns / predict(series, {}, model, 1).ns;
-  EXPECT_NEAR(slower, 2, 0.1);
-  // Memory keeps its pace.
-  const loop::Kernel stream = read_kernel(1 << 14, 2048);
-  const double as_slow = predict(stream, {}, half, 1).ns / predict(stream, {}, model, 1).ns;
-  EXPECT_NEAR(as_slow, 1, 0.1);
-  // An unknown clock moves nothing.
-  EXPECT_EQ(predict(series, {}, at_clock(model, 0), 1).ns, predict(series, {}, model, 1).ns);
-  const MachineModel zen = model_of_zen5();
-  EXPECT_EQ(predict(series, {}, at_clock(zen, 1), 1).ns, predict(series, {}, zen, 1).ns);
-}
-
-TEST(KernelCost, ClocksAreMeasuredWhereThereAreRegistersForIt) {
-  const Clocks none = clocks_now(codegen::Isa::portable);
-  EXPECT_EQ(none.light, 0);
-  EXPECT_EQ(none.heavy, 0);
-  const codegen::Isa isa = codegen::host_target().value().isa;
-  if (isa == codegen::Isa::avx512 || isa == codegen::Isa::avx2) {
-    const Clocks clocks = clocks_now(isa);
-    EXPECT_GT(clocks.light, 0);
-    EXPECT_GT(clocks.heavy, 0);
-  }
-}
-
-TEST(KernelCost, ProgramsThatKeepUnitsBusyHaveTheHeavyClock) {
-  const Clocks clocks{.light = 3.6, .heavy = 3};
-  EXPECT_EQ(clocks.of(0), 3.6);
-  EXPECT_EQ(clocks.of(1), 3);
-  EXPECT_GT(clocks.of(0.1), clocks.of(0.2));
-  EXPECT_GT(clocks.of(0.2), 3);
-  EXPECT_EQ(Clocks().of(0.5), 0);
 }
 
 TEST(KernelCost, StoresOfFewColumnsWaitForEachOtherByRow) {

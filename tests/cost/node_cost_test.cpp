@@ -1,0 +1,38 @@
+// What single operations take in the expressions that they stand in.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cost/kernel_work.hpp"
+#include "cost/presets.hpp"
+
+namespace rlx::cost {
+namespace {
+
+TEST(NodeCost, SigmoidsDivideOnlyWhereThereAreNoMasks) {
+  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                                      {.op = ScalarOp::exp, .dtype = f32, .a = 0},
+                                      {.op = ScalarOp::constant, .dtype = f32, .value = 1},
+                                      {.op = ScalarOp::add, .dtype = f32, .a = 2, .b = 1},
+                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 3},
+                                      {.op = ScalarOp::div, .dtype = f32, .a = 2, .b = 0}};
+  const MachineModel rapids = model_of_rapids(true), zen2 = model_of_zen2();
+  EXPECT_LT(node_ns(nodes[4], nodes, rapids), 0.6 * node_ns(nodes[5], nodes, rapids));
+  EXPECT_EQ(node_ns(nodes[4], nodes, zen2), node_ns(nodes[5], nodes, zen2));
+}
+
+TEST(NodeCost, ExtremesBesideANumberAreOneInstruction) {
+  const std::vector<ScalarNode> nodes{{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                                      {.op = ScalarOp::load, .dtype = f32, .index = 1},
+                                      {.op = ScalarOp::constant, .dtype = f32, .value = 0},
+                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 2},
+                                      {.op = ScalarOp::min, .dtype = f32, .a = 2, .b = 0},
+                                      {.op = ScalarOp::max, .dtype = f32, .a = 0, .b = 1}};
+  const MachineModel model = model_of_rapids(false);
+  EXPECT_EQ(node_ns(nodes[3], nodes, model), model.op(ScalarOp::add));
+  EXPECT_EQ(node_ns(nodes[4], nodes, model), model.op(ScalarOp::add));
+  EXPECT_GT(node_ns(nodes[5], nodes, model), 2 * model.op(ScalarOp::add));
+}
+
+}  // namespace
+}  // namespace rlx::cost
