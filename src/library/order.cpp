@@ -79,28 +79,37 @@ template <class T>
 class OrderKernel final : public Kernel {
  public:
   using Entry = std::conditional_t<is_short<T>, ShortEntry, LongEntry>;
+  /// What grows in the order that is asked for and is compared without making keys: no NaN has a
+  /// place in it.
+  using Rank = std::conditional_t<std::is_same_v<T, float> || std::is_same_v<T, double>, T, Key<T>>;
 
   OrderKernel(const Lines& lines, std::int64_t count, bool descending)
       : lines_(lines), count_(count), flip_(descending ? -1 : 0) {
-    constexpr std::int64_t few = 8, short_line = 4096;
-    kept_ = std::max<std::int64_t>(4 * count, 64);
+    constexpr std::int64_t short_line = 128;
+    groups_ = std::max<std::int64_t>(2 * count, 64);
     way_ = count <= few && lines.size <= short_line ? Way::insert
-           : kept_ < lines.size                     ? Way::filter
+           : 2 * groups_ <= lines.size              ? Way::filter
                                                     : Way::all;
   }
 
   codegen::StepWork work() const override {
-    const auto size = static_cast<double>(lines_.size), kept = static_cast<double>(kept_);
-    double cycles = size * 3 + static_cast<double>(count_) * 30;
-    if (way_ == Way::filter) cycles = size * 0.7 + kept * (10 + std::log2(size / kept) * 4);
+    const auto size = static_cast<double>(lines_.size), count = static_cast<double>(count_);
+    double cycles = size * 3 + count * 30;
+    if (way_ == Way::filter) {
+      // A few more than are asked for reach the bound, most in blocks of their own.
+      const double looked_at = std::min(size, 1.2 * count * block);
+      cycles = size * 1.2 + looked_at * 4.5 + static_cast<double>(groups_) * 8 + count * 30;
+    }
     if (way_ == Way::all) cycles = size * (by_digits() ? 15 : 4 * std::log2(size + 1));
     return {.items = lines_.count(), .cycles = cycles * static_cast<double>(lines_.count())};
   }
   std::int64_t scratch_bytes() const override {
     const std::int64_t entries = way_ == Way::insert   ? count_
-                                 : way_ == Way::filter ? kept_ + block
+                                 : way_ == Way::filter ? groups_ + block
                                                        : (by_digits() ? 2 : 1) * lines_.size;
-    return entries * static_cast<std::int64_t>(sizeof(Entry));
+    const std::int64_t ranks = way_ == Way::filter ? groups_ : 0;
+    return entries * static_cast<std::int64_t>(sizeof(Entry)) +
+           ranks * static_cast<std::int64_t>(sizeof(Rank));
   }
 
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
@@ -120,7 +129,7 @@ class OrderKernel final : public Kernel {
   }
 
  private:
-  static constexpr std::int64_t block = 32;
+  static constexpr std::int64_t few = 8, block = 32;
   bool by_digits() const { return lines_.size >= 512; }
   Key<T> key_at(const T* from, std::int64_t p) const {
     return key_of(from[p * lines_.inner], flip_);
@@ -151,26 +160,24 @@ class OrderKernel final : public Kernel {
     }
   }
 
-  /// Only what lies before the last of the best so far is looked at again; most blocks hold nothing
-  /// that does.
+  /// The best of each of some groups tell a bound that at least as many as are asked for reach, and
+  /// few others: the rest need not be looked at again.
   void filter_best(const T* from, Entry* entries) const {
+    auto* const ranks = reinterpret_cast<Rank*>(entries + groups_ + block);
+    const Rank bound = bound_of(from, ranks);
     std::int64_t held = 0;
-    for (; held < kept_; ++held) entries[held] = Entry::of(key_at(from, held), held);
     Entry* const last = entries + (count_ - 1);
-    std::nth_element(entries, last, entries + held);
-    Entry limit = *last;
-    held = count_;
-    for (std::int64_t begin = kept_; begin < lines_.size; begin += block) {
+    Entry limit = Entry::of(std::numeric_limits<Key<T>>::max(), lines_.size);
+    for (std::int64_t begin = 0; begin < lines_.size; begin += block) {
       const std::int64_t end = std::min(begin + block, lines_.size);
-      if (lines_.inner == 1 && end - begin == block &&
-          !holds_less(from + begin, limit.signed_key()))
-        continue;
+      if (lines_.inner == 1 && end - begin == block && !reaches(from + begin, bound)) continue;
       for (std::int64_t p = begin; p < end; ++p) {
         const Entry entry = Entry::of(key_at(from, p), p);
         entries[held] = entry;
-        held += entry < limit ? 1 : 0;
+        held += static_cast<std::int64_t>(!(rank_of(from[p * lines_.inner]) > bound)) &
+                static_cast<std::int64_t>(entry < limit);
       }
-      if (held < kept_) continue;
+      if (held < groups_) continue;
       std::nth_element(entries, last, entries + held);
       limit = *last;
       held = count_;
@@ -179,11 +186,38 @@ class OrderKernel final : public Kernel {
     std::sort(entries, entries + count_);
   }
 
-  /// Whether one of a block of numbers side by side comes before the limit: a vector loop.
-  bool holds_less(const T* from, Key<T> limit) const {
+  /// A rank that no fewer than `count_` numbers of the line reach: that one of the groups' best.
+  Rank bound_of(const T* from, Rank* ranks) const {
+    constexpr Rank worst = std::numeric_limits<Rank>::has_infinity
+                               ? std::numeric_limits<Rank>::infinity()
+                               : std::numeric_limits<Rank>::max();
+    std::fill(ranks, ranks + groups_, worst);
+    const auto take_rounds = [&](std::int64_t step) {
+      for (std::int64_t begin = 0; begin + groups_ <= lines_.size; begin += groups_) {
+        for (std::int64_t g = 0; g < groups_; ++g) {
+          const Rank rank = rank_of(from[(begin + g) * step]);
+          ranks[g] = rank < ranks[g] ? rank : ranks[g];
+        }
+      }
+    };
+    if (lines_.inner == 1) take_rounds(1);
+    else take_rounds(lines_.inner);
+    if (count_ <= few) std::partial_sort(ranks, ranks + count_, ranks + groups_);
+    else std::nth_element(ranks, ranks + (count_ - 1), ranks + groups_);
+    return ranks[count_ - 1];
+  }
+
+  Rank rank_of(T value) const {
+    if constexpr (std::is_same_v<T, Rank> && std::is_floating_point_v<T>)
+      return flip_ ? -value : value;
+    else return key_of(value, flip_);
+  }
+
+  /// Whether one of a block of numbers side by side may reach the bound: a vector loop.
+  bool reaches(const T* from, Rank bound) const {
     Key<T> found = 0;
     for (std::int64_t p = 0; p < block; ++p)
-      found |= static_cast<Key<T>>(key_of(from[p], flip_) < limit);
+      found |= static_cast<Key<T>>(!(rank_of(from[p]) > bound));
     return found != 0;
   }
 
@@ -197,7 +231,7 @@ class OrderKernel final : public Kernel {
   const Lines lines_;
   const std::int64_t count_;
   const Key<T> flip_;
-  std::int64_t kept_ = 0;
+  std::int64_t groups_ = 0;
   Way way_ = Way::all;
 };
 
