@@ -62,6 +62,25 @@ TEST(NestPlan, WorkersShareOutWhatLiesFarthestApartWhereRowsAreShort) {
   }
 }
 
+TEST(NestPlan, WovenRunsWalkAlongWhatTheirLanesReadApart) {
+  // Blocks of 2 x 2 points of an image with 64 channels side by side, to planes.
+  loop::Nest nest;
+  nest.extents = {64, 56, 2, 56, 2};
+  nest.parallel_dims = 5;
+  nest.accesses = {{.buffer = 0, .strides = {1, 56 * 256, 128, 256, 64}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+  nest.stores = {{{.buffer = 1, .strides = {112 * 112, 224, 112, 2, 1}}, 0}};
+  const NestPlan plan = plan_nest(nest, machine_with(Isa::avx512), false);
+  EXPECT_TRUE(plan.woven);
+  EXPECT_EQ(plan.tile, 2U);
+  const auto read = [&](int dim) {
+    return plan.nest.accesses[0].strides[static_cast<std::size_t>(dim)];
+  };
+  EXPECT_EQ(read(plan.vector_dim), 256);
+  EXPECT_EQ(read(plan.tile_dim()), 64);
+  EXPECT_EQ(read(plan.tile_dim() - 1), 1);
+}
+
 TEST(NestPlan, FewImagesThatAreTurnedAreSharedOutByTheirPixels) {
   loop::Nest nest;
   const std::int64_t pixels = 4087, channels = 24;

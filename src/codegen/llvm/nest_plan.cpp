@@ -331,13 +331,31 @@ void make_tile_dim(NestPlan& plan, int dim) {
   plan.unroll = 1;
 }
 
+/// The dim along which numbers lie side by side in what lanes read one by one, or -1.
+int dim_of_scattered_reads(const NestPlan& plan) {
+  int dim = -1;
+  for (const loop::Access& access : plan.nest.accesses) {
+    if (std::abs(access.strides[static_cast<std::size_t>(plan.vector_dim)]) <= 1) continue;
+    const auto found = std::find(access.strides.begin(), access.strides.end(), 1);
+    if (found != access.strides.end()) dim = static_cast<int>(found - access.strides.begin());
+  }
+  return dim;
+}
+
 /// Maps that write along a dim of few points, and read along the vector dim: the first becomes the
 /// tile dim.
 void choose_weaving(NestPlan& plan) {
   const int between = dim_between(plan.nest, plan.vector_dim);
   if (between < 0 || between < plan.nest.lead || plan.lanes < 4) return;
   plan.tile = static_cast<unsigned>(plan.nest.extents[static_cast<std::size_t>(between)]);
-  make_tile_dim(plan, between);
+  // Of lines of which lanes read one number each the next ones are read soon, while L1 has them.
+  if (const int side_by_side = dim_of_scattered_reads(plan);
+      side_by_side >= plan.nest.lead && side_by_side != between) {
+    make_tile_dim(plan, side_by_side);
+    make_tile_dim(plan, between - (side_by_side < between ? 1 : 0));
+  } else {
+    make_tile_dim(plan, between);
+  }
   plan.woven = true;
 }
 
@@ -349,12 +367,7 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   if (plan.levels > 0 || plan.vector_dim == 0 || plan.vector_dim >= nest.parallel_dims) return;
   if (plan.lanes < 4 || plan.lanes > 16 || nest.nodes.size() > most_nodes_to_turn) return;
   const auto vector_dim = static_cast<std::size_t>(plan.vector_dim);
-  int dim = -1;
-  for (const loop::Access& access : nest.accesses) {
-    if (std::abs(access.strides[vector_dim]) <= 1) continue;
-    const auto found = std::find(access.strides.begin(), access.strides.end(), 1);
-    if (found != access.strides.end()) dim = static_cast<int>(found - access.strides.begin());
-  }
+  const int dim = dim_of_scattered_reads(plan);
   if (dim < 0 || dim < nest.lead || nest.extents[static_cast<std::size_t>(dim)] < plan.lanes)
     return;
   make_tile_dim(plan, dim);
