@@ -21,12 +21,7 @@ struct Held {
   std::vector<std::int64_t> parts;
 };
 
-bool is_identity(const Axes& perm) {
-  for (std::size_t i = 0; i < perm.size(); ++i) {
-    if (perm[i] != static_cast<std::int64_t>(i)) return false;
-  }
-  return true;
-}
+bool is_identity(const Axes& perm) { return std::ranges::is_sorted(perm); }
 
 Axes inverse(const Axes& perm) {
   Axes result(perm.size());
@@ -261,8 +256,10 @@ class LayoutPass {
     const Held entry = held(node.inputs[0]);
     const Dims dims = logical_dims(entry), after = node.results[0].dims();
     const auto pieces = common_pieces(dims, entry.perm, after);
+    const bool ends = readers_[index_].empty();  // then the logical order is what is wanted
     if (!pieces) {
-      const auto groups = entry.parts.empty() ? regrouped(dims, entry.perm, after) : std::nullopt;
+      const auto groups =
+          entry.parts.empty() && !ends ? regrouped(dims, entry.perm, after) : std::nullopt;
       if (!groups) return copy(node);
       keep_reshaped(transpose(handle(entry.value), groups->order), groups->axes, node);
       return {};
@@ -270,7 +267,7 @@ class LayoutPass {
     const bool runs = are_runs(*pieces);
     if (!runs && taken_apart(node, *pieces)) return keep_apart(entry, *pieces, node);
     const Axes axes = order_by_last(*pieces);
-    if (!runs && (is_identity(axes) || !entry.parts.empty())) return copy(node);
+    if (!runs && (ends || is_identity(axes) || !entry.parts.empty())) return copy(node);
     Value value = handle(entry.value);
     if (!runs) {
       value = cut(value, *pieces);

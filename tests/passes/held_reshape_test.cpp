@@ -111,6 +111,16 @@ TEST(HeldReshape, GroupsThatAreAskedForAreCopied) {
   testing::expect_same_values(graph, passes::channels_last(graph).value(), 1e-4, 1e-4);
 }
 
+TEST(HeldReshape, WhatTheCallerWantsIsCopiedOnce) {
+  // Space to depth: blocks of 2 x 2 points become channels.
+  Graph graph;
+  const Value x = graph.input("x", f32, {1, 3, 32, 32});
+  const Value blocks = transpose(reshape(x, {1, 3, 16, 2, 16, 2}), {0, 3, 5, 1, 2, 4});
+  graph.output("y", reshape(blocks, {1, 12, 16, 16}));
+  testing::expect_same_values(graph, passes::channels_last(graph).value(), 0);
+  EXPECT_EQ(kernels_of(graph), 1U);
+}
+
 TEST(HeldReshape, GroupsWithoutCommonFactorsGoAsWholes) {
   using passes::regrouped;
   // [5, 8, 7, 7, 8] held with its first axis last and the others crossed.
