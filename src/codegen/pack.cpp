@@ -278,9 +278,11 @@ PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype, c
   layout.panel_width = dtype == DType::f64 ? (n <= 16 ? 16 : 32) : choose_panel_width(n, 16, 4);
   constexpr std::int64_t rows_of_a_block = 6;
   if (dtype != DType::f32 || rows <= rows_of_a_block || !machine_of(target).large_l2) return layout;
+  constexpr std::int64_t from_memory = 16 * 1024 * 1024, most_if_from_memory = 832 * 1024;
+  const bool is_far = rows * k * static_cast<std::int64_t>(size_of(dtype)) >= from_memory;
+  const std::int64_t most = is_far ? most_if_from_memory : most_bytes_of_walked_panel;
   for (const std::int64_t width : {32, 16}) {
-    if (layout.panel_bytes() > most_bytes_of_walked_panel)
-      layout.panel_width = std::min(layout.panel_width, width);
+    if (layout.panel_bytes() > most) layout.panel_width = std::min(layout.panel_width, width);
   }
   return layout;
 }

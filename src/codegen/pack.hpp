@@ -57,7 +57,8 @@ inline constexpr std::int64_t most_bytes_of_walked_panel = 640 * 1024;
 
 /// The layout of a B of k x n elements for that many rows of A, known or 1; only panel_width was
 /// chosen. Rows of more than one block walk over a panel again and again: where cores have been
-/// measured (those with a large L2), deep ones are narrow, so that L2 holds two of them.
+/// measured (those with a large L2), deep ones are narrow, so that L2 holds two of them; or one, of
+/// an A that comes from memory for every panel.
 /// Groups of k are the caller's to choose.
 PackedLayout choose_packed_layout(std::int64_t n, std::int64_t k, DType dtype, const Target& target,
                                   std::int64_t rows = 1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/machine.hpp"
+#include "codegen/pack.hpp"
 #include "contraction_fixture.hpp"
 
 namespace rlx::codegen {
@@ -187,6 +188,18 @@ TEST(ContractionPlan, tiles_want_rows_at_one_distance_and_runs_side_by_side) {
   testing::MatmulOptions wide = options;
   wide.a = wide.b = f32;
   EXPECT_EQ(tiled_plan(wide).tile_steps, 0);
+}
+
+TEST(ContractionPlan, DeepPanelsOfAnAFromMemoryStayWide) {
+  const Target large_l2{Isa::avx512, "", "+avx512fp16"};
+  const auto width = [&](std::int64_t rows, std::int64_t k) {
+    return choose_packed_layout(768, k, f32, large_l2, rows).panel_width;
+  };
+  EXPECT_EQ(width(1, 3072), 64);
+  EXPECT_EQ(width(512, 3072), 32);   // L2 holds two panels
+  EXPECT_EQ(width(1576, 3072), 64);  // 19 MB of A come once for each panel
+  EXPECT_EQ(width(1576, 4096), 32);  // L2 holds no wider one
+  EXPECT_EQ(width(1576, 768), 64);
 }
 
 }  // namespace
