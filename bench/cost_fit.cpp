@@ -208,6 +208,7 @@ std::vector<Figure> figures() {
   overlap("fetched_together", &Overlap::fetched_together);
   overlap("fetched_by_blocks", &Overlap::fetched_by_blocks);
   overlap("power", &Overlap::power);
+  overlap("stream_power", &Overlap::stream_power);
   overlap("block_power", &Overlap::block_power);
   overlap("asked_power", &Overlap::asked_power);
   overlap("near_power", &Overlap::near_power);

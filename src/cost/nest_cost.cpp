@@ -23,11 +23,7 @@ class NestCost : public NestLines {
     work.jumps += jumps_;
     work.overhead += overhead_ + static_cast<double>(work.items.count()) * model_.item;
     add_lines_again(work);
-    for (const loop::Access& access : nest_.accesses)
-      work.lone_lines += lone_lines(
-          access, turning_ && is_turned(static_cast<int>(&access - nest_.accesses.data())));
-    for (const loop::Store& store : nest_.stores)
-      work.lone_lines += lone_lines(store.access, false);
+    work.lone_lines += lone_lines(turning_);
     if (turning_) work.turned_lines += turned_lines();
     if (!turning_) work.lines_across += lines_across();
     if (plan_.levels == 0) {
@@ -38,6 +34,9 @@ class NestCost : public NestLines {
       work.far_rows += far_rows();
       work.stores_with_gaps += stores_with_gaps();
       work.crowded += overlap_.crowded_line * crowded_lines();
+      // What never breaks is fetched far ahead.
+      if (overlap_.stream_power > 0 && broken_rows(walk().rows) <= 1)
+        work.power = overlap_.stream_power;
     }
   }
 
@@ -245,7 +244,7 @@ class NestCost : public NestLines {
     if (plan_.levels == 0) {
       walk.rows = others;
       walk.vectors = vectors;
-      const bool splits = plan_.split_dim == plan_.vector_dim;
+      const bool splits = plan_.items > 1 && plan_.split_dim == plan_.vector_dim;
       walk.entries =
           others * (splits ? std::ceil(along / static_cast<double>(plan_.split_size)) : 1);
       if (plan_.tile > 1) walk.entries /= plan_.tile;

@@ -92,6 +92,14 @@ double NestLines::row_step_ns(double unroll) const {
   return longest;
 }
 
+double NestLines::lone_lines(bool turning) const {
+  double lines = 0;
+  for (std::size_t i = 0; i < nest_.accesses.size(); ++i)
+    lines += lone_lines(nest_.accesses[i], turning && is_turned(static_cast<int>(i)));
+  for (const loop::Store& store : nest_.stores) lines += lone_lines(store.access, false);
+  return lines;
+}
+
 double NestLines::lone_lines(const loop::Access& access, bool turned) const {
   constexpr double followed = 16;  // rows side by side that are asked for ahead, each in its page
   if (!access.indirect.empty()) return 0;

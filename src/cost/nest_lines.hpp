@@ -31,7 +31,7 @@ class NestLines : public NestView {
   double row_step_ns(double unroll) const;
   /// Lines that lanes reach one by one, too far apart for anything to fetch the next one ahead; in
   /// tiles that are turned, where rows lie a page apart.
-  double lone_lines(const loop::Access& access, bool turned) const;
+  double lone_lines(bool turning) const;
   /// Lines that a map of turned tiles reads and writes.
   double turned_lines() const;
   /// Lines that registers read which lie across two of them.
@@ -56,6 +56,7 @@ class NestLines : public NestView {
   void add_lines_again(KernelWork& work) const;
 
  private:
+  double lone_lines(const loop::Access& access, bool turned) const;
   double apart(std::span<const loop::Access* const> accesses) const;
   /// An access before it goes along the same lines.
   bool is_found(const loop::Access& access) const;

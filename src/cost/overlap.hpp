@@ -70,6 +70,8 @@ struct Overlap {
   double fetched_by_blocks = 0;
   /// Of the p-norm in which the times of instructions and of streams add up: 1 is a sum.
   double power = 3;
+  /// The same of maps whose streams never break; 0: as any other.
+  double stream_power = 0;
   /// The same for contractions, whose panels lie side by side and are asked for early.
   double block_power = 3;
   /// The same where blocks ask for the panel behind theirs themselves; 0: as if they did not.

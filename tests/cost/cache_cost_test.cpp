@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "cost/kernel_work.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
 #include "plan/build.hpp"
@@ -306,6 +307,45 @@ TEST(CacheCost, PanelsHideBehindInstructionsBetterThanStreamsOfMaps) {
   };
   const codegen::Target avx2{codegen::Isa::avx2, "", ""};
   EXPECT_LT(shown(cost::gemm_kernel(64, 64, 64, f32, avx2)), 0.95 * shown(sum_of_planes(2)));
+}
+
+TEST(CacheCost, StreamsThatNeverBreakAreFetchedFarAhead) {
+  const cost::MachineModel rapids = cost::model_of_rapids(false);
+  const auto power = [&](std::int64_t row_step) {
+    loop::Nest nest;
+    nest.extents = {32, 1024};
+    nest.parallel_dims = 2;
+    nest.accesses = {{.buffer = 0, .strides = {row_step, 1}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                  {.op = ScalarOp::exp, .dtype = f32, .a = 0}};
+    nest.stores = {{{.buffer = 1, .strides = {1024, 1}}, 1}};
+    const loop::Kernel kernel{{{f32, 32 * row_step, false}, {f32, 32 * 1024, true}}, nest};
+    return cost::work_of(kernel, {}, rapids).power;
+  };
+  EXPECT_EQ(power(1024), rapids.overlap.stream_power);
+  EXPECT_GT(power(1024), power(4096));
+}
+
+TEST(CacheCost, ARowThatIsReadByItselfStartsOnce) {
+  // A row of a table, whose number only data tells, as the rows of a product.
+  const cost::MachineModel rapids = cost::model_of_rapids(false);
+  const auto work = [&](std::int64_t rows) {
+    loop::Nest nest;
+    nest.extents = {rows, 64};
+    nest.parallel_dims = 1;
+    nest.accesses = {
+        {.buffer = 0, .strides = {1, 0}},
+        {.buffer = 1, .strides = {0, 1}, .indirect = {{.node = 0, .stride = 64, .extent = 100}}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = i64, .index = 0},
+                  {.op = ScalarOp::load, .dtype = f32, .index = 1}};
+    nest.stores = {{{.buffer = 2, .strides = {64, 1}}, 1}};
+    const std::vector<loop::Buffer> buffers{
+        {i64, rows, false}, {f32, 6400, false}, {f32, rows * 64, true}};
+    cost::KernelWork sum;
+    cost::add_nest(sum, nest, buffers, rapids, true);
+    return sum.compute + sum.overhead;
+  };
+  EXPECT_LT(work(1), work(2));
 }
 
 TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
