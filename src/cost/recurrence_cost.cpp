@@ -43,6 +43,14 @@ bool pays_in_steps(const loop::Kernel& walk, const MachineModel& model, int thre
   return least_gain * one_step * static_cast<double>(r.steps) < one_walk;
 }
 
+bool pays_as_products(std::int64_t steps, std::int64_t directions, std::int64_t r_bytes,
+                      const MachineModel& model) {
+  constexpr std::int64_t worth_sharing = 512 * 1024;
+  if (steps == 1) return r_bytes >= worth_sharing;
+  const double room = static_cast<double>(model.cache_bytes[1]) * model.overlap.room[1];
+  return directions > 1 && static_cast<double>(r_bytes) > room;
+}
+
 void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineModel& model) {
   const auto d = [](std::int64_t value) { return static_cast<double>(value); };
   const codegen::RecurrencePlan plan(r, model.machine);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/presets.hpp"
+#include "cost/recurrence_cost.hpp"
 #include "cost/touched.hpp"
 #include "plan/build.hpp"
 #include "rlx/rlx.hpp"
@@ -54,6 +55,22 @@ TEST(RecurrenceCost, RowsThatFillTheThreadsAlreadyShareTheWork) {
 TEST(RecurrenceCost, StepsThatCannotBeMadeAloneAreNotAsked) {
   EXPECT_TRUE(plan_of({.steps = 1}, 2).loops.empty());
   EXPECT_TRUE(plan_of({.linear_before_reset = false}, 2).loops.empty());
+}
+
+TEST(RecurrenceCost, WorkersShareOutProductsOfSingleStepsAndOfLargeDirections) {
+  const cost::MachineModel rapids = cost::model_of_rapids(false), zen4 = cost::model_of_zen4();
+  const auto pays = [](std::int64_t steps, std::int64_t directions, std::int64_t units,
+                       const cost::MachineModel& model) {
+    return cost::pays_as_products(steps, directions, 4 * 4 * units * units, model);
+  };
+  EXPECT_TRUE(pays(1, 1, 256, rapids));
+  EXPECT_FALSE(pays(1, 1, 128, rapids));
+  // L2 has 2 MB, or one.
+  EXPECT_FALSE(pays(20, 2, 256, rapids));
+  EXPECT_TRUE(pays(20, 2, 384, rapids));
+  EXPECT_FALSE(pays(20, 2, 128, zen4));
+  EXPECT_TRUE(pays(20, 2, 256, zen4));
+  EXPECT_FALSE(pays(20, 1, 512, rapids));
 }
 
 // Inputs and outputs lie side by side for all steps; R is read anew.

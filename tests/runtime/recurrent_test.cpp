@@ -34,9 +34,9 @@ class RecurrentCase {
 
   /// Compiles the layer; expects that no host call is left and that the results are the
   /// reference's.
-  void expect_generated() {
+  void expect_generated(int threads = 0) {
     build();
-    CompiledGraph program = Session(Device::cpu).compile(graph_).value();
+    CompiledGraph program = Session(Device::cpu, {.threads = threads}).compile(graph_).value();
     EXPECT_EQ(program.stage_text("lir").value().find("host"), std::string::npos);
     compare(program);
   }
@@ -209,6 +209,22 @@ TEST(RecurrentLayer, large_layers_on_two_threads_are_loops_of_single_steps) {
     RecurrentCase(op::Gru{.direction = sizes.direction, .linear_before_reset = true}, 3, sizes,
                   100 + i)
         .expect_loop(2);
+  }
+}
+
+TEST(RecurrentLayer, large_layers_in_both_directions_are_a_loop_for_each) {
+  const Sizes sizes{.steps = 3, .inputs = 7, .units = 530, .direction = Direction::bidirectional};
+  RecurrentCase(op::Lstm{.direction = sizes.direction}, 4, sizes, 7).expect_loop(2);
+  RecurrentCase(op::Gru{.direction = sizes.direction}, 3, sizes, 8).expect_loop(2);
+}
+
+TEST(RecurrentLayer, single_steps_of_large_layers_keep_their_values) {
+  for (const Direction direction : directions) {
+    const Sizes sizes{
+        .steps = 1, .batch = 2, .inputs = 9, .units = 530, .direction = direction, .states = true};
+    RecurrentCase(op::Lstm{.direction = direction}, 4, sizes, 11).expect_generated(2);
+    RecurrentCase(op::Gru{.direction = direction, .linear_before_reset = true}, 3, sizes, 12)
+        .expect_generated(2);
   }
 }
 

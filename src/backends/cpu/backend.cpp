@@ -11,6 +11,7 @@
 #include "base/thread_pool.hpp"
 #include "codegen/host_target.hpp"
 #include "cost/calibration.hpp"
+#include "cost/recurrence_cost.hpp"
 #include "graph/op_info.hpp"
 #include "graph/recurrent_cell.hpp"
 #include "graph/weight_only.hpp"
@@ -84,8 +85,12 @@ class CpuBackend final : public Backend {
       return {true, "rows put together by expert, generated kernels for a few rows"};
     if (recurrent_cell(node.op)) {
       const auto layout = plan::recurrent_layout(graph, node, weight_only_nodes(graph));
-      if (layout.ok()) return {true, "a kernel that walks over the steps, or makes one of them"};
-      return {false, "its body is a loop: " + layout.error().message};
+      if (!layout.ok()) return {false, "its body is a loop: " + layout.error().message};
+      const std::int64_t r_bytes = layout->units * layout->columns() * 4;
+      if (threads_for(0) > 1 &&
+          cost::pays_as_products(layout->steps, layout->directions, r_bytes, shared_->model))
+        return {false, "its body: workers share out products with the recurrent weights"};
+      return {true, "a kernel that walks over the steps, or makes one of them"};
     }
     return {false, "its body fuses"};
   }
