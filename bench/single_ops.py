@@ -17,7 +17,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 GENERATOR = numpy.random.default_rng(11)
-DTYPES = {numpy.dtype(numpy.float32): TensorProto.FLOAT, numpy.dtype(numpy.int64): TensorProto.INT64,
+DTYPES = {numpy.dtype(numpy.float32): TensorProto.FLOAT,
+          numpy.dtype(numpy.int64): TensorProto.INT64,
           numpy.dtype(bool): TensorProto.BOOL, numpy.dtype(numpy.uint8): TensorProto.UINT8}
 
 
@@ -91,7 +92,8 @@ def products():
                                  (1536, 768, 3072)):
         yield Case(f"MatMul_{rows}_{columns}_{depth}", "MatMul", [noise(rows, depth)],
                    [noise(depth, columns, scale=depth**-0.5)])
-    for a, b in (((12, 128, 64), (12, 64, 128)), ((96, 49, 32), (96, 32, 49)), ((1024,), (1024, 1024))):
+    for a, b in (((12, 128, 64), (12, 64, 128)), ((96, 49, 32), (96, 32, 49)),
+                 ((1024,), (1024, 1024))):
         yield Case(f"MatMul_{a}_{b}".replace(" ", ""), "MatMul", [noise(*a), noise(*b)])
 
 
