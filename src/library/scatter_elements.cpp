@@ -109,7 +109,7 @@ class ScatterElementsKernel final : public Kernel {
   const ScatterMode mode_;
   const CombineFunction combine_;
   std::size_t first_ = 0;
-  bool shares_ = true;
+  bool shares_ = true;  ///< workers share out the rows; else one takes all
 };
 
 }  // namespace
