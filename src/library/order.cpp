@@ -28,9 +28,6 @@ struct LongEntry {
   }
   std::int64_t position() const { return at; }
   std::uint64_t key_from(int bit) const { return key >> bit; }
-  std::int64_t signed_key() const {
-    return static_cast<std::int64_t>(key ^ (std::uint64_t{1} << 63));
-  }
   bool operator<(const LongEntry& other) const {
     return key < other.key || (key == other.key && at < other.at);
   }
@@ -46,10 +43,6 @@ struct ShortEntry {
     return static_cast<std::int64_t>(key_and_at & std::uint64_t{0xffffffff});
   }
   std::uint64_t key_from(int bit) const { return key_and_at >> (32 + bit); }
-  std::int32_t signed_key() const {
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(key_and_at >> 32) ^
-                                     (std::uint32_t{1} << 31));
-  }
   bool operator<(const ShortEntry& other) const { return key_and_at < other.key_and_at; }
 };
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -160,6 +161,17 @@ TEST(Library, orders_as_the_reference_does) {
     const std::int64_t k = whole(random, 1, std::min<std::int64_t>(dims[axis], i % 4 ? 30 : 7));
     Instance(op::TopK{k, named, i % 3 != 0}, {x}).check(random);
   }
+}
+
+TEST(Library, workers_share_out_what_scatters_copy_and_not_many_updates) {
+  const auto items = [](std::int64_t rows, std::int64_t updates) {
+    const Type x{f32, {rows, 32}}, indices{i64, {updates, 32}}, values{f32, {updates, 32}};
+    const op::ScatterElements scatter{.axis = 0, .mode = ScatterMode::add};
+    const std::array inputs{&x, &indices, &values};
+    return library::work_of(Op(scatter), inputs, std::array{x}).items;
+  };
+  EXPECT_EQ(items(1000, 3000), 1);
+  EXPECT_EQ(items(100'000, 10), 100'000);
 }
 
 TEST(Library, keeps_the_best_of_long_lines) {
