@@ -15,9 +15,10 @@
 namespace rlx::codegen {
 
 /// Columns of a panel (or column block) that cost least for n columns: `lanes` times 1 to
-/// `most_vectors`. Narrow blocks read A more often; padding costs as much as columns do.
+/// `most_vectors` (at most 8). Narrow blocks read A more often; padding costs as much as columns
+/// do.
 constexpr std::int64_t choose_panel_width(std::int64_t n, unsigned lanes, unsigned most_vectors) {
-  constexpr std::int64_t cost_percent[] = {125, 104, 100, 100};
+  constexpr std::int64_t cost_percent[] = {125, 104, 100, 100, 100, 100, 100, 100};
   std::int64_t best_width = 0, best_cost = 0;
   for (unsigned vectors = most_vectors; vectors >= 1; --vectors) {
     const std::int64_t width = static_cast<std::int64_t>(lanes) * vectors;

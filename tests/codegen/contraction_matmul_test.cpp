@@ -217,6 +217,35 @@ TEST(ContractionMatmul, every_panel_width_and_tail) {
   }
 }
 
+TEST(ContractionMatmul, few_rows_of_columns_that_are_read_in_place) {
+  for (const Target& target : host_targets()) {
+    for (const std::int64_t m : {1, 2, 3}) {
+      for (const std::int64_t n : {1, 7, 8, 9, 33, 63, 64, 65, 100, 130}) {
+        SCOPED_TRACE(n);
+        expect_as_interpreted(matmul({.m = m, .n = n, .k = 19, .packed = false}, target), target,
+                              1e-5, 2);
+      }
+    }
+  }
+}
+
+/// Instructions of AVX2 that store behind a mask take many cycles on some processors.
+TEST(ContractionMatmul, known_tails_are_stored_without_masks_of_avx2) {
+  if (!generator()) return;
+  const auto masked_stores = [&](std::int64_t n) {
+    const Target target{Isa::avx2, "", ""};
+    const auto code = generator()->generate(matmul({.m = 12, .n = n, .k = 9}, target), target);
+    EXPECT_TRUE(code.ok());
+    const auto byte = [&](std::size_t at) { return std::to_integer<int>(code->object[at]); };
+    int count = 0;  // VMASKMOVPS m256, ymm, ymm: C4, map 2 of opcodes, 32 bytes behind 66, 2E
+    for (std::size_t i = 0; i + 4 <= code->object.size(); ++i)
+      count += byte(i) == 0xc4 && (byte(i + 1) & 0x1f) == 2 && (byte(i + 2) & 0x87) == 5 &&
+               byte(i + 3) == 0x2e;
+    return count;
+  };
+  for (const std::int64_t n : {9, 11, 13, 23, 31}) EXPECT_EQ(masked_stores(n), 0) << n;
+}
+
 TEST(ContractionMatmul, last_columns_take_the_registers_that_they_fill) {
   for (const Target& target : host_targets()) {
     const Machine machine = machine_of(target);

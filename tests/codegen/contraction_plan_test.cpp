@@ -190,6 +190,27 @@ TEST(ContractionPlan, tiles_want_rows_at_one_distance_and_runs_side_by_side) {
   EXPECT_EQ(tiled_plan(wide).tile_steps, 0);
 }
 
+/// Rows of B that lie pages apart: a row of A reads four lines of each at a time.
+TEST(ContractionPlan, few_rows_read_wide_blocks_in_place) {
+  const Target target{Isa::avx2, "", ""};
+  const auto vectors = [&](const testing::MatmulOptions& options) {
+    const loop::Kernel kernel = testing::matmul(options, target);
+    const ContractionPlan plan =
+        plan_contraction(std::get<loop::Contraction>(kernel.body), options.a, options.b,
+                         PlanMachine(machine_of(target)));
+    EXPECT_GE(plan.block_rows, 1);
+    return plan.vectors;
+  };
+  const auto in_place = [&](std::int64_t rows) {
+    return vectors({.m = rows, .n = 1024, .k = 1024, .packed = false});
+  };
+  EXPECT_EQ(in_place(1), 8);
+  EXPECT_EQ(in_place(2), 4);
+  EXPECT_EQ(in_place(3), 2) << "sixteen registers";
+  EXPECT_EQ(vectors({.m = 1, .n = 1024, .k = 1024}), 2) << "panels are one stream";
+  EXPECT_EQ(vectors({.m = 1, .n = 1024, .k = 64, .packed = false, .transposed_b = true}), 2);
+}
+
 TEST(ContractionPlan, DeepPanelsOfAnAFromMemoryStayWide) {
   const Target large_l2{Isa::avx512, "", "+avx512fp16"};
   const auto width = [&](std::int64_t rows, std::int64_t k) {

@@ -2,11 +2,13 @@
 // whole range of arguments.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
 
 #include "codegen/host_target.hpp"
 #include "nest_build.hpp"
@@ -172,6 +174,22 @@ void check_one_plus(const codegen::Target& target, ScalarOp op, double (*exact)(
     }
   }
   EXPECT_LE(worst, 4e-7) << name_of(op) << " on " << codegen::name_of(target.isa);
+}
+
+/// Instructions of AVX2 read a whole register from memory, or none.
+TEST(ScalarMath, NumbersOfPolynomialsAreOperandsInMemory) {
+  NestBuilder nest({1000});
+  const int in = nest.buffer(f32, 1000), out = nest.buffer(f32, 1000);
+  nest.store(out, nest.unary(ScalarOp::erf, nest.load(in, {1})), {1});
+  const auto holds = [&](codegen::Isa isa, std::size_t copies) {
+    const auto code = generator().generate(nest.kernel(1), {isa, "", ""});
+    EXPECT_TRUE(code.ok());
+    const std::vector<float> numbers(copies, -0.105335759F);  // one of the polynomials' of erf
+    return !std::ranges::search(code->object, std::as_bytes(std::span(numbers))).empty();
+  };
+  EXPECT_TRUE(holds(codegen::Isa::avx2, 8));
+  EXPECT_TRUE(holds(codegen::Isa::avx512, 1));
+  EXPECT_FALSE(holds(codegen::Isa::avx512, 8));
 }
 
 TEST(ScalarMath, AnyNumberOfLanesGivesTheSameBits) {

@@ -67,15 +67,15 @@ class RowBlock {
   void emit_masks() {
     vector_masks_.assign(plan_.vectors, nullptr);
     if (!plan_.tail() || !(tail_ || context_.register_epilogue())) return;
-    // Without masks this is the last column block, and what is left there is known.
-    const std::int64_t last = plan_.columns % plan_.block_columns;
-    const bool known = !emitter_.machine.masks;
-    for (unsigned v = 0; v < plan_.vectors; ++v) {
-      const std::int64_t before = v * plan_.lanes;
-      if (known && before + plan_.lanes <= last) continue;
-      Value* left = known ? builder_.getInt64(last - before)
-                          : builder_.CreateSub(part_.argument(6), builder_.getInt64(before));
-      left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
+    // Without masks this is the last column block: what is left is known, and its stores short.
+    for (std::int64_t v = 0; v < plan_.vectors; ++v) {
+      const std::int64_t rest = plan_.columns % plan_.block_columns - v * plan_.lanes;
+      if (!emitter_.machine.masks && rest >= plan_.lanes) continue;
+      Value* left = builder_.getInt64(std::max<std::int64_t>(rest, 0));
+      if (emitter_.machine.masks) {
+        left = builder_.CreateSub(part_.argument(6), builder_.getInt64(v * plan_.lanes));
+        left = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, builder_.getInt64(0));
+      }
       vector_masks_[v] = tail_mask(emitter_, left, plan_.lanes);
     }
   }

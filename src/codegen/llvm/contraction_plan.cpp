@@ -171,10 +171,16 @@ std::int64_t choose_tile_steps(const loop::Contraction& contraction, const PlanM
   return 0;
 }
 
-/// Registers across a column block: as many as fit (up to four) that divide the panel.
+/// Registers across a column block: as many as fit (up to four) that divide the panel. One or two
+/// rows leave room for more, which matters where columns are read in place: rows of B may lie a
+/// page apart, and what is read of each at a time should be more than a line.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
-                        unsigned lanes) {
-  const unsigned limit = machine.registers >= 32 ? 4 : 2;
+                        const ContractionPlan& plan) {
+  const unsigned lanes = plan.lanes;
+  const bool in_place = contraction.accumulator == DType::f32 && !contraction.b_packed &&
+                        contraction.b_n_stride == 1 && plan.products == Products::single;
+  const unsigned most = in_place && plan.rows == 1 ? 8 : in_place && plan.rows == 2 ? 4 : 2;
+  const unsigned limit = machine.registers >= 32 ? 4 : most;
   // Few registers leave no room for columns that do not exist.
   if (machine.registers < 32 && contraction.n <= lanes) return 1;
   std::int64_t width = contraction.panel_width;
@@ -203,7 +209,7 @@ std::int64_t most_rows(const ContractionPlan& plan, const PlanMachine& machine, 
   unsigned limit = std::min(fit, cap);
   if (machine.registers == 16 && machine.vector_bytes == 16) limit = std::min(limit, 4U);
   if (machine.registers == 16 && accumulator == DType::i32) limit = std::min(limit, 4U);
-  return limit;
+  return std::max(limit, 1U);  // of one row columns are operands in memory
 }
 
 /// Of few blocks an odd one would keep one of two workers waiting; a little lower ones are nearly
@@ -235,7 +241,7 @@ bool plan_one_block(const PlanMachine& machine, ContractionPlan& plan) {
 void plan_blocks(const loop::Contraction& contraction, const PlanMachine& machine,
                  ContractionPlan& plan) {
   plan.lanes = machine.vector_bytes / static_cast<unsigned>(size_of(contraction.accumulator));
-  plan.vectors = choose_vectors(contraction, machine, plan.lanes);
+  plan.vectors = choose_vectors(contraction, machine, plan);
   const bool one_block =
       contraction.scales_b() && plan.uniform_rows && plan_one_block(machine, plan);
   plan.block_columns = static_cast<std::int64_t>(plan.lanes) * plan.vectors;

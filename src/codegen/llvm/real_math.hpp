@@ -115,7 +115,9 @@ inline Real at_least(Real x, double limit) { return select(x < limit, limit, x);
 inline Real fma(Real a, Real b, Real c) {
   return {a.emitter, multiply_add(*a.emitter, a.value, b.value, c.value)};
 }
-inline Real fma(Real a, Real b, double c) { return fma(a, b, a.of(c)); }
+/// The same constant on every lane, as an operand in memory where that saves an instruction.
+Real operand(Real like, double number);
+inline Real fma(Real a, Real b, double c) { return fma(a, b, operand(a, c)); }
 inline Real fma(Real a, double b, Real c) { return fma(a, a.of(b), c); }
 
 /// c0 + c1 x + c2 x^2 + ...

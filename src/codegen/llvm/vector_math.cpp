@@ -4,6 +4,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -15,6 +16,32 @@ llvm::Value* multiply_add(Emitter& emitter, llvm::Value* a, llvm::Value* b, llvm
   auto& builder = emitter.builder;
   if (!emitter.machine.fma) return builder.CreateFAdd(builder.CreateFMul(a, b), c);
   return builder.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+}
+
+/// LLVM fills a register of AVX2 with a number from memory before each use of it, as no instruction
+/// there takes a number for all lanes: numbers lie in memory as whole registers instead, which
+/// multiply-adds read by themselves.
+Real operand(Real like, double number) {
+  Emitter& emitter = *like.emitter;
+  const Machine& machine = emitter.machine;
+  if (like.is_double() || machine.masks || !machine.fma || machine.vector_bytes != 32 ||
+      lanes_of(like.value) != 8)
+    return like.of(number);
+  auto* constant = llvm::cast<llvm::Constant>(like.of(number).value);
+  const std::string name =
+      "number_" + std::to_string(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+  llvm::GlobalVariable* global = emitter.module.getNamedGlobal(name);
+  if (global == nullptr) {
+    global = new llvm::GlobalVariable(emitter.module, constant->getType(), true,
+                                      llvm::GlobalValue::PrivateLinkage, constant, name);
+    global->setAlignment(llvm::Align(machine.vector_bytes));
+    global->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  }
+  auto& b = emitter.builder;
+  llvm::LoadInst* load =
+      b.CreateAlignedLoad(constant->getType(), global, llvm::Align(machine.vector_bytes));
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b.getContext(), {}));
+  return {&emitter, load};
 }
 
 Real polynomial(Real x, std::initializer_list<double> coefficients) {
