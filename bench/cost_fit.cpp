@@ -241,6 +241,7 @@ std::vector<Figure> figures() {
   levels("turned_line", &Overlap::turned_line);
   overlap("turned_ways", &Overlap::turned_ways);
   overlap("crowded_store", &Overlap::crowded_store);
+  overlap("crowded_turn", &Overlap::crowded_turn);
   all.push_back({"exp", [](MachineModel& model) -> double& {
                    return model.op_ns[static_cast<std::size_t>(ScalarOp::exp)];
                  }});

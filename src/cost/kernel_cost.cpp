@@ -63,7 +63,10 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
   // gives back the rest.
   if (const ScalarId id = codegen::curve_beside_one(node, nodes); id >= 0 && model.machine.fma) {
     const ScalarOp curve = nodes[static_cast<std::size_t>(id)].op;
-    const double part = curve == ScalarOp::erf ? 0.33 : curve == ScalarOp::tanh ? 0.63 : 1;
+    const double exponential = model.machine.masks ? 1 : 0.5;
+    const double part = curve == ScalarOp::erf    ? 0.33
+                        : curve == ScalarOp::tanh ? 0.63
+                                                  : exponential;
     return model.op(ScalarOp::add) - (1 - part) * model.op(curve);
   }
   // Beside a number one instruction does it, else NaN takes two more.

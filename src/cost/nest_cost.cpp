@@ -84,7 +84,8 @@ class NestCost : public NestLines {
     double& count = store ? body.stores : body.loads;
     double accesses = 1;
     if (!store && number >= 0 && turning_ && is_turned(number)) {
-      body.alu += 0.048 * model_.cycle * std::pow(plan_.lanes, 1.5);
+      const double crowded = overlap_.crowded_turn * shared_line_share(access, dtype);
+      body.alu += (0.048 * std::pow(plan_.lanes, 1.5) + crowded) * model_.cycle;
       accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
     } else if (store && plan_.woven) {
       // As many shuffles as exchanges of halves; an odd number of runs is joined one by one.

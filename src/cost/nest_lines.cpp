@@ -73,6 +73,18 @@ double NestLines::crowded_share(const loop::Access& access, DType dtype) const {
   return std::max(0.0, 1 - ways * sets / extent(plan_.vector_dim));
 }
 
+double NestLines::shared_line_share(const loop::Access& access, DType dtype) const {
+  constexpr double page = 4096;
+  const auto size = static_cast<double>(size_of(dtype));
+  const double apart =
+      std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)]));
+  // Lines nearer together are fetched ahead; more than L1 holds are told as lines read again.
+  const bool counts =
+      plan_.lanes * size < line_bytes && apart * size >= page / 2 &&
+      extent(plan_.vector_dim) * line_bytes <= static_cast<double>(model_.cache_bytes[0]);
+  return counts ? crowded_share(access, dtype) : 0;
+}
+
 double NestLines::row_step_ns(double unroll) const {
   // What comes next no stream tells; rows whole pages apart fall into the same sets, too.
   constexpr double row_step = 1, page_step = 3;

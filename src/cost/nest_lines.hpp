@@ -26,6 +26,8 @@ class NestLines : public NestView {
   /// Of the lines that lanes read one by one, and whose next elements the points behind want, those
   /// that L1 has given away by then because too many fall into its few sets.
   double crowded_share(const loop::Access& access, DType dtype) const;
+  /// The same of the runs of a turned tile, which another tile has the rest of the line of.
+  double shared_line_share(const loop::Access& access, DType dtype) const;
   /// ns that a step to the next row of a reduced dim takes, where a pass down the dim reads only
   /// `unroll` vectors of every row.
   double row_step_ns(double unroll) const;

@@ -136,6 +136,9 @@ struct Overlap {
   std::array<double, level_count> turned_line{};
   /// Rows of a turned tile that a set of L1 holds, and cycles of a store where it holds no more.
   double turned_ways = 12, crowded_store = 6;
+  /// Cycles of a run that a turned tile reads where the sets of L1 lose its line before the next
+  /// tile reads the rest of it.
+  double crowded_turn = 0;
 };
 
 }  // namespace rlx::cost

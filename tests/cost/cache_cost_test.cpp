@@ -286,6 +286,27 @@ TEST(CacheCost, TurnedTilesWaitForLinesThatTheyTakeInPieces) {
   EXPECT_LT(cost::time_of(whole, cost::model_of_zen2(), 1).memory, told);
 }
 
+TEST(CacheCost, TilesOfHalfLinesWaitWhereSetsLoseTheRest) {
+  // Planes of 1024 pixels become channels last; those 4096 bytes apart begin in one set of L1.
+  const auto compute = [](const cost::MachineModel& model, std::int64_t channels,
+                          std::int64_t apart) {
+    loop::Kernel kernel{{{f32, channels * apart, false}, {f32, channels * 1024, true}}, {}};
+    loop::Nest nest;
+    nest.extents = {1024, channels};
+    nest.parallel_dims = 2;
+    nest.accesses = {{.buffer = 0, .strides = {1, apart}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
+    nest.stores = {{{.buffer = 1, .strides = {channels, 1}}, 0}};
+    kernel.body = nest;
+    return cost::work_of(kernel, {}, model).compute;
+  };
+  const cost::MachineModel narrow = cost::model_of_narrow_zen4();
+  EXPECT_GT(compute(narrow, 48, 1024), 2 * compute(narrow, 48, 1040));
+  EXPECT_DOUBLE_EQ(compute(narrow, 8, 1024), compute(narrow, 8, 1040)) << "ways for all of them";
+  const cost::MachineModel whole = cost::model_of_zen4();
+  EXPECT_DOUBLE_EQ(compute(whole, 48, 1024), compute(whole, 48, 1040)) << "runs are whole lines";
+}
+
 TEST(CacheCost, DivisionsBehindWindowsWorkBesideTheirSums) {
   for (const cost::MachineModel& model : {cost::model_of_zen2(), cost::model_of_zen5()}) {
     const auto compute = [&](bool divides) {

@@ -20,6 +20,11 @@ inline MachineModel model_of_zen4() {
   return preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x11, {}}, zen5_target);
 }
 
+/// On a host that hides AVX-512.
+inline MachineModel model_of_narrow_zen4() {
+  return preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x11, {}}, zen2_target);
+}
+
 inline MachineModel model_of_zen2() {
   return preset_for({codegen::CpuFacts::Vendor::amd, 23, 0x31, {}}, zen2_target);
 }
