@@ -207,6 +207,11 @@ TEST(ContractionPlan, few_rows_read_wide_blocks_in_place) {
   EXPECT_EQ(in_place(1), 8);
   EXPECT_EQ(in_place(2), 4);
   EXPECT_EQ(in_place(3), 2) << "sixteen registers";
+  loop::Kernel grouped = testing::matmul({.m = 1, .n = 1024, .k = 1024, .packed = false}, target);
+  auto& in_order = std::get<loop::Contraction>(grouped.body);
+  in_order.in_order = true;
+  EXPECT_EQ(plan_contraction(in_order, f32, f32, PlanMachine(machine_of(target))).vectors, 2)
+      << "the other heights of an expert's rows have blocks of two";
   EXPECT_EQ(vectors({.m = 1, .n = 1024, .k = 1024}), 2) << "panels are one stream";
   EXPECT_EQ(vectors({.m = 1, .n = 1024, .k = 64, .packed = false, .transposed_b = true}), 2);
 }

@@ -173,12 +173,14 @@ std::int64_t choose_tile_steps(const loop::Contraction& contraction, const PlanM
 
 /// Registers across a column block: as many as fit (up to four) that divide the panel. One or two
 /// rows leave room for more, which matters where columns are read in place: rows of B may lie a
-/// page apart, and what is read of each at a time should be more than a line.
+/// page apart, and what is read of each at a time should be more than a line. Sums in order are
+/// those of kernels of several heights, which have the same column blocks.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
                         const ContractionPlan& plan) {
   const unsigned lanes = plan.lanes;
   const bool in_place = contraction.accumulator == DType::f32 && !contraction.b_packed &&
-                        contraction.b_n_stride == 1 && plan.products == Products::single;
+                        contraction.b_n_stride == 1 && !contraction.in_order &&
+                        plan.products == Products::single;
   const unsigned most = in_place && plan.rows == 1 ? 8 : in_place && plan.rows == 2 ? 4 : 2;
   const unsigned limit = machine.registers >= 32 ? 4 : most;
   // Few registers leave no room for columns that do not exist.
