@@ -171,10 +171,11 @@ std::int64_t choose_tile_steps(const loop::Contraction& contraction, const PlanM
   return 0;
 }
 
-/// Registers across a column block: as many as fit (up to four) that divide the panel. One or two
-/// rows leave room for more, which matters where columns are read in place: rows of B may lie a
-/// page apart, and what is read of each at a time should be more than a line. Sums in order are
-/// those of kernels of several heights, which have the same column blocks.
+/// Registers across a column block: as many as fit (up to four, of sixteen registers two) that
+/// divide the panel. One or two rows leave room for twice or four times as many of sixteen, which
+/// matters where columns are read in place: rows of B may lie a page apart, and what is read of
+/// each at a time should be more than a line. Sums in order are those of kernels of several
+/// heights, which have the same column blocks.
 unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine& machine,
                         const ContractionPlan& plan) {
   const unsigned lanes = plan.lanes;
