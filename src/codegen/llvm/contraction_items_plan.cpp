@@ -80,10 +80,9 @@ std::int64_t reached_bytes(const ContractionPlan& plan, DType a_dtype) {
 /// that the other worker made would be waited for line by line, and of a B that L2 does not hold
 /// each panel is asked for while the one before it is walked over.
 bool in_halves(const loop::Contraction& contraction, DType a_dtype, DType b_dtype,
-               const PlanMachine& machine, const ContractionPlan& plan) {
+               const ContractionPlan& plan) {
   constexpr std::int64_t least_blocks = 48, mib = 1024 * 1024, most_b = 16 * mib;
-  if (!machine.large_l2 || plan.tile_steps > 0 || !contraction.b_packed || plan.whole_rows)
-    return false;
+  if (plan.tile_steps > 0 || !contraction.b_packed || plan.whole_rows) return false;
   return plan.batches == 1 && plan.column_blocks > 1 && plan.row_blocks >= least_blocks &&
          reached_bytes(plan, a_dtype) >= mib && matrix_bytes(plan, b_dtype) <= most_b;
 }
@@ -93,7 +92,7 @@ void plan_row_items(const loop::Contraction& contraction, DType a_dtype, DType b
                     const PlanMachine& machine, ContractionPlan& plan) {
   plan.whole_rows = !contraction.row_epilogue.nodes.empty();
   plan.rows_outermost = rows_outermost(contraction, a_dtype, b_dtype, machine, plan);
-  plan.in_halves = !plan.rows_outermost && in_halves(contraction, a_dtype, b_dtype, machine, plan);
+  plan.in_halves = !plan.rows_outermost && in_halves(contraction, a_dtype, b_dtype, plan);
   if (plan.in_halves) {
     plan.rows_outermost = true;
     plan.row_groups = 2;
