@@ -188,6 +188,29 @@ TEST(NestWindow, WideImagesGoByPiecesOfTheirChannels) {
   }
 }
 
+// Of images of 4 MB and more the next row is asked for.
+TEST(NestWindow, RowsOfLargeImagesAreAskedFor) {
+  Window window = square(130, 64, 3, 1);
+  window.images = 1;
+  expect_right(window, Kind::depthwise);
+  const auto asked = [&](std::int64_t size, std::int64_t stride, std::int64_t dilation) {
+    const loop::Kernel kernel =
+        WindowBuilder(square(size, 64, 3, stride, dilation)).make(Kind::depthwise, false);
+    const auto code = generator().generate(kernel, {codegen::Isa::avx2, "", ""});
+    EXPECT_TRUE(code.ok());
+    const auto byte = [&](std::size_t at) { return std::to_integer<int>(code->object[at]); };
+    int count = 0;  // PREFETCHT1 m8 with a base and a distance: 0F 18 /2
+    for (std::size_t i = 0; i + 2 < code->object.size(); ++i)
+      count += byte(i) == 0x0f && byte(i + 1) == 0x18 && (byte(i + 2) & 0xb8) == 0x90;
+    return count;
+  };
+  EXPECT_EQ(asked(40, 1, 1), 0) << "L3 has these as fast";
+  const int once = asked(130, 1, 1);
+  EXPECT_GE(once, 5) << "a line of each column";
+  EXPECT_EQ(asked(130, 1, 2), once) << "one row is new, however far apart the taps are";
+  EXPECT_GT(asked(130, 2, 1), once) << "two rows are new";
+}
+
 // A row of windows reads more than L1 holds, but not with some of the channels.
 TEST(NestWindow, ImagesBeyondL1GoDownTheirRows) {
   const auto bands = [](const Window& window) {

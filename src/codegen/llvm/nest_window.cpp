@@ -57,10 +57,7 @@ class WindowEmitter {
   };
   using Cache = std::map<std::tuple<ScalarId, std::int64_t, unsigned>, Value*>;
 
-  const loop::Access& access(std::size_t number) const {
-    if (number < nest_.accesses.size()) return nest_.accesses[number];
-    return nest_.stores[number - nest_.accesses.size()].access;
-  }
+  const loop::Access& access(std::size_t number) const { return access_of(nest_, number); }
   std::size_t accesses() const { return nest_.accesses.size() + nest_.stores.size(); }
 
   void find_needed() {
@@ -200,6 +197,8 @@ class WindowEmitter {
   void emit_tile(Value* tile, Values pointers, const Channels& channels) {
     index_[at(plan_.vector_dim)] = channels.first;
     move(pointers, plan_.vector_dim, channels.first);
+    for (std::size_t i = 0; i < accesses() && channels.lanes > 1; ++i)
+      ask_for_next_row(emitter_, plan_, window_, i, pointers[i], channels.first);
     const Values sums = emit_sums(tile, pointers, channels);
     emit_stores(tile, pointers, channels, sums);
   }
@@ -358,21 +357,6 @@ class WindowEmitter {
     }
   }
 
-  /// Asks for the line in which the same vector of the next tile ends, where columns end inside of
-  /// lines: registers that are stored across two lines wait for both, one after the other.
-  void ask_for_next_tile(std::size_t number, Value* pointer) {
-    constexpr std::int64_t line = 64, least_bytes = 64 * 1024;
-    const auto size = static_cast<std::int64_t>(
-        size_of(emitter_.kernel.buffers[at(access(number).buffer)].dtype));
-    const std::int64_t column = access(number).strides[at(window_.column_dim)] * size;
-    if (column % line == 0 || plan_.points(0, nest_.parallel_dims) * size < least_bytes) return;
-    const std::int64_t ahead = window_.tile * column + std::int64_t{plan_.lanes} * size - 1;
-    emit_prefetch(emitter_,
-                  builder_.CreateConstGEP1_64(builder_.getInt8Ty(), pointer,
-                                              static_cast<std::uint64_t>(ahead)),
-                  true, 3);
-  }
-
   void emit_point(const Values& pointers, const Channels& channels, const Values& sums,
                   std::int64_t column, unsigned vector, Cache& cache) {
     PointExpression point = expression_at(pointers, channels, column, 0, vector);
@@ -391,8 +375,9 @@ class WindowEmitter {
     for (const loop::Store& store : nest_.stores) point.value(store.node);
     for (std::size_t i = 0; i < nest_.stores.size(); ++i) {
       const std::size_t number = nest_.accesses.size() + i;
-      ask_for_next_tile(number, address(pointers, number, channels, column, 0, vector).pointer);
-      point.store(nest_.stores[i], address(pointers, number, channels, column, 0, vector));
+      const PartialAddress there = address(pointers, number, channels, column, 0, vector);
+      ask_for_next_tile(emitter_, plan_, window_, number, there.pointer);
+      point.store(nest_.stores[i], there);
     }
     for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
       Value* known = point.known(static_cast<ScalarId>(id));
