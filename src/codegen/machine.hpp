@@ -31,6 +31,11 @@ struct Machine {
 /// part of it from L3 once; a large L2 has it from then on.
 constexpr std::int64_t most_columns_for_a_row(bool large_l2) { return large_l2 ? 3 : 1; }
 
+/// Are lanes that lie so many elements apart read by whole loads and put together by shuffles?
+constexpr bool is_shuffled(std::int64_t stride, unsigned lanes) {
+  return stride > 1 && stride <= 4 && lanes >= 4;
+}
+
 /// Are products of these integers made of pairs of i16, whatever instructions there are for them?
 constexpr bool pairs_as_words(DType a, DType b) {
   const auto word = [](DType dtype) {

@@ -92,15 +92,15 @@ class NestCost : public NestLines {
       const double steps = plan_.tile % 2 == 0 ? std::log2(plan_.tile) : plan_.tile;
       accesses = registers_of(dtype);
       body.alu += steps * model_.cycle * registers_of(dtype);
-    } else if (!store && !lanes_differ && stride > 1 && stride <= 4 && plan_.lanes >= 4) {
-      // Whole registers are read and shuffled.
-      // What a mask covers is gathered.
-      const double masked = masked_share(access);
-      accesses =
-          static_cast<double>(stride) * registers_of(dtype) * (1 - masked) + plan_.lanes * masked;
+    } else if (!store && !lanes_differ && codegen::is_shuffled(stride, plan_.lanes)) {
+      // Whole registers are read and shuffled; what a mask covers that loads do not take is
+      // gathered.
+      const double gathered = model_.machine.masks ? 0 : masked_share(access);
+      accesses = static_cast<double>(stride) * registers_of(dtype) * (1 - gathered) +
+                 plan_.lanes * gathered;
       body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared *
-                  (1 - masked);
-      body.alu += model_.lone_lane_ns() * plan_.lanes * masked * shared;
+                  (1 - gathered);
+      body.alu += model_.lone_lane_ns() * plan_.lanes * gathered * shared;
     } else if (store && overlap_.store_lane > 0 && (lanes_differ || std::abs(stride) > 1)) {
       // A store of one lane goes through in one step.
       body.alu += overlap_.store_lane * model_.cycle * plan_.lanes * shared;

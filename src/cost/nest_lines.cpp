@@ -70,7 +70,14 @@ double NestLines::crowded_share(const loop::Access& access, DType dtype) const {
   if (!comes_again || apart < line_bytes) return 0;
   const auto sets = static_cast<double>(page / std::max(std::gcd(apart, page), line_bytes));
   const double ways = static_cast<double>(model_.cache_bytes[0]) / page;
-  return std::max(0.0, 1 - ways * sets / extent(plan_.vector_dim));
+  // A tile's neighbours, and their taps, take their elements of a line at once.
+  double at_once = 1;
+  if (plan_.levels > 0 && plan_.tile > 1 && stride(plan_.tile_dim()) < line_bytes)
+    at_once *= static_cast<double>(plan_.tile);
+  if (plan_.levels > 0 && stride(plan_.rank() - 1) < line_bytes)
+    at_once *= extent(plan_.rank() - 1);
+  at_once = std::min(at_once, static_cast<double>(line_bytes / size));
+  return std::max(0.0, 1 - ways * sets / extent(plan_.vector_dim)) / at_once;
 }
 
 double NestLines::shared_line_share(const loop::Access& access, DType dtype) const {

@@ -1,5 +1,6 @@
 // Plan steps of maps, reductions and windows (pools, depthwise convolutions).
 #include "plan/plan_builder.hpp"
+#include "plan/windows.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx::plan {
@@ -78,39 +79,11 @@ loop::Store PlanBuilder::store_of_copy(std::int32_t index, const Region& region,
           expression.operand({index, 0}).id()};
 }
 
-namespace {
-
-/// Fewer do not fill registers; lanes then run along the image better.
-constexpr std::int64_t least_channels_of_copy = 16;
-
-/// Do windows read each element of an image of so many bytes so often that turning it first pays?
-bool reads_again(const Window& window, double bytes) {
-  constexpr double held_bytes = 512 * 1024;
-  const double least = bytes <= held_bytes ? 2 : 4;
-  double reads = 1;
-  for (std::size_t i = 0; i < window.extents.size(); ++i)
-    reads *= static_cast<double>(window.extents[i]) / static_cast<double>(window.strides[i]);
-  return reads >= least;
-}
-
-}  // namespace
-
 Status PlanBuilder::add_window(const Region& region) {
   const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
-  const std::size_t spatial = region.dims.size() - 2;
   const auto* conv = root.op.as<op::Conv>();
   const auto* pool = root.op.as<op::WindowReduce>();
-  Window window;
-  if (conv) {
-    const Dims w = graph_.type(root.inputs[1]).dims();
-    window = {{w.begin(), w.end() - 2},
-              filled(conv->strides, spatial, 1),
-              filled(conv->pad_low, spatial, 0),
-              filled(conv->dilations, spatial, 1)};
-  } else {
-    window = {pool->window, filled(pool->strides, spatial, 1), filled(pool->pad_low, spatial, 0),
-              filled(pool->dilations, spatial, 1)};
-  }
+  const Window window = window_of(graph_, root);
   const Domain domain = nest_domain(region, window.extents);
   KernelBuffers buffers(plan_.buffers);
   loop::Nest nest;
@@ -119,9 +92,11 @@ Status PlanBuilder::add_window(const Region& region) {
   const bool narrow = dtype == f16 || dtype == bf16;
   const bool sums = conv || pool->kind == Reduction::sum || pool->kind == Reduction::prod;
   const double fill = conv ? 0 : reduction_identity(pool->kind, dtype);
-  const auto bytes = static_cast<double>(graph_.type(root.inputs[0]).bytes());
-  const bool copies = region.dims.back() >= least_channels_of_copy && reads_again(window, bytes);
-  const Located image = copies ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
+  const View& seen = placement_.of(root.inputs[0]);
+  const bool stays = placement_.of({region.nodes.back(), 0}).is_turned() &&
+                     stays_channels_first(graph_, region, seen);
+  const bool turns = !stays && turns_image(graph_, region, seen);
+  const Located image = turns ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
   ScalarValue x =
       expression.load(window_access(image, window, region, domain, buffers, fill), dtype);
   if (narrow && sums) x = expression.builder().cast(x, f32);

@@ -1,4 +1,4 @@
-// Iteration domains and window accesses.
+// Iteration domains.
 #include "plan/domain.hpp"
 
 #include <algorithm>
@@ -35,33 +35,6 @@ double points_of(const std::vector<std::int64_t>& extents) {
 
 Axes filled(const Axes& axes, std::size_t count, std::int64_t value) {
   return axes.empty() ? Axes(count, value) : axes;
-}
-
-loop::Access window_access(const Located& x, const Window& window, const Region& region,
-                           const Domain& domain, KernelBuffers& buffers, double fill) {
-  const std::size_t spatial = window.extents.size(), rank = region.dims.size();
-  std::vector<std::int64_t> strides(rank, 0);
-  strides[0] = x.view.strides[0];
-  strides[rank - 1] = x.view.strides[rank - 1];
-  loop::Access access{
-      .buffer = buffers.number(x.buffer, false), .offset = x.view.offset, .fill = fill};
-  for (std::size_t i = 0; i < spatial; ++i)
-    strides[i + 1] = x.view.strides[i + 1] * window.strides[i];
-  access.strides = domain.map(strides);
-  for (std::size_t i = 0; i < spatial; ++i) {
-    const std::int64_t stride = x.view.strides[i + 1];
-    access.offset -= window.pad_low[i] * stride;
-    access.strides[rank + i] = stride * window.dilations[i];
-    const std::int64_t last = (region.dims[i + 1] - 1) * window.strides[i] +
-                              (window.extents[i] - 1) * window.dilations[i] - window.pad_low[i];
-    if (window.pad_low[i] == 0 && last < x.view.dims[i + 1]) continue;
-    loop::Guard guard{-window.pad_low[i], x.view.dims[i + 1],
-                      std::vector<std::int64_t>(domain.extents.size(), 0)};
-    guard.coefficients[i + 1] = window.strides[i];
-    guard.coefficients[rank + i] = window.dilations[i];
-    access.guards.push_back(std::move(guard));
-  }
-  return access;
 }
 
 }  // namespace rlx::plan

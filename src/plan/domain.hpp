@@ -1,4 +1,4 @@
-// Iteration domains of kernels over a region's axes, and how windows read images.
+// Iteration domains of kernels over a region's axes.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,5 @@ double points_of(const std::vector<std::int64_t>& extents);
 
 /// The axes, or `count` times `value` where none are given.
 Axes filled(const Axes& axes, std::size_t count, std::int64_t value);
-
-/// Sliding windows over the spatial axes.
-struct Window {
-  Axes extents, strides, pad_low, dilations;
-};
-
-/// x [N, spatial..., C] read at (n, o..., c | k...); `fill` where a window reaches into padding.
-loop::Access window_access(const Located& x, const Window& window, const Region& region,
-                           const Domain& domain, KernelBuffers& buffers, double fill);
 
 }  // namespace rlx::plan

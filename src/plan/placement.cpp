@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "graph/winograd.hpp"
+#include "plan/windows.hpp"
 
 namespace rlx::plan {
 namespace {
@@ -177,12 +178,17 @@ void Placement::place_output(ValueId output) {
 }
 
 /// A map reads by tiles what it stores in another order, if its values find registers and tiles are
-/// full. Sums and products would store lane by lane: a copy behind them takes half as long.
+/// full; windows may go along the rows of images that lie in that order. Sums and products would
+/// store lane by lane: a copy behind them takes half as long.
 bool Placement::turns_well(ValueId source, const View& shown) const {
   constexpr std::size_t most_nodes = 2;
   constexpr std::int64_t least = 16;
   const std::int32_t index = regions_.region_of[static_cast<std::size_t>(source.node)];
   const Region& region = regions_.list[static_cast<std::size_t>(index)];
+  if (region.kind == Region::Kind::window) {
+    const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+    return shown.dims.back() > 1 && stays_channels_first(graph_, region, of(root.inputs[0]));
+  }
   return region.kind == Region::Kind::nest && region.reduced.empty() &&
          region.nodes.size() + region.recomputed.size() <= most_nodes && !region.dims.empty() &&
          region.dims.back() >= least && shown.dims.back() >= least;

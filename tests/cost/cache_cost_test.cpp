@@ -258,6 +258,24 @@ loop::Kernel windows(std::int64_t columns, bool planes, bool divides) {
           std::move(nest)};
 }
 
+TEST(CacheCost, WindowsTakeAllThatTheyWantOfALineAtOnce) {
+  // Every other 3 x 3 window over 64 planes of 32 x 32 with a border, channels last behind them.
+  const auto time = [](std::int64_t apart) {
+    loop::Nest nest;
+    nest.extents = {15, 16, 64, 3, 3};
+    nest.parallel_dims = 3;
+    nest.accesses = {{.buffer = 0, .offset = -1, .strides = {64, 2, apart, 32, 1}}};
+    nest.accesses[0].guards = {{-1, 32, {0, 2, 0, 0, 1}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                  {.op = ScalarOp::reduce, .dtype = f32, .a = 0}};
+    nest.stores.push_back({{.buffer = 1, .strides = {1024, 64, 1, 0, 0}}, 1});
+    const loop::Kernel kernel{{{f32, 64 * apart, false}, {f32, 15 * 16 * 64, true}}, nest};
+    return cost::predict(kernel, {}, cost::model_of_narrow_zen4(), 1).ns;
+  };
+  EXPECT_GT(time(1024), time(1040)) << "lines in one set";
+  EXPECT_LT(time(1024), 1.7 * time(1040)) << "of each line all elements are taken at once";
+}
+
 TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
   const auto of_a_column = [](std::int64_t columns) {
     const double compute =

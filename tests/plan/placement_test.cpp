@@ -8,12 +8,14 @@
 #include <numeric>
 #include <random>
 
-#include "../passes/same_values.hpp"
+#include "computed.hpp"
 #include "plan/build.hpp"
 #include "rlx/rlx.hpp"
 
 namespace rlx::plan {
 namespace {
+
+using testing::expect_computed;
 
 constexpr std::int64_t slices = 16;
 
@@ -79,21 +81,6 @@ TEST(Placement, other_slices_lie_close) {
   output.output("sum", sum);
   output.output("all", products);
   EXPECT_EQ(gaps(output, "dot_general"), 0);
-}
-
-/// As a program of the device and evaluated node by node.
-void expect_computed(const Graph& graph) {
-  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  Session session(Device::cpu, {.threads = 2});
-  CompiledGraph program = session.compile(graph, {}).value();
-  std::vector<NamedInput> named;
-  for (const IoInfo& input : program.inputs()) named.push_back({input.name, inputs[named.size()]});
-  const Outputs found = program.run(named).value();
-  ASSERT_EQ(found.size(), wanted.size());
-  for (std::size_t k = 0; k < wanted.size(); ++k)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(wanted[k].elements()); ++i)
-      ASSERT_NEAR(found[k].as<float>()[i], wanted[k].as<float>()[i], 1e-4) << k << " " << i;
 }
 
 TEST(Placement, programs_with_gaps_compute_the_same) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../cost/presets.hpp"
-#include "../passes/same_values.hpp"
+#include "computed.hpp"
 #include "cost/kernel_cost.hpp"
 #include "graph/winograd.hpp"
 #include "plan/build.hpp"
@@ -13,6 +13,8 @@
 
 namespace rlx::plan {
 namespace {
+
+using testing::expect_computed;
 
 /// What a layer by points does behind its products, for [2, 8, 12, channels] or a part of it.
 using Behind = std::function<Value(Graph&, Value)>;
@@ -65,23 +67,6 @@ Value picked(Graph& graph, Value y) {
       pad(graph.input("p", f32, {2, height - 3, width - 3, 19}), {0, 2, 1, 0}, {0, 1, 2, 0});
   const Tensor picks = Tensor::of<std::int64_t>({height}, std::span<const std::int64_t>(rows));
   return y + gather(table, graph.constant(picks), 1) + border;
-}
-
-/// Both as programs of the device and evaluated node by node.
-void expect_computed(const Graph& graph, double tolerance) {
-  const std::vector<Tensor> inputs = testing::noise_inputs(graph);
-  const std::vector<Tensor> wanted = evaluate_graph(graph, inputs).value();
-  for (const bool apart : {false, true}) {
-    Session session(Device::cpu, {.threads = 2});
-    auto program = session.compile(graph, {.disable_fusion = apart}).value();
-    std::vector<NamedInput> named;
-    for (const IoInfo& input : program.inputs())
-      named.push_back({input.name, inputs[named.size()]});
-    const Outputs found = program.run(named).value();
-    const auto a = found[0].as<float>(), b = wanted[0].as<float>();
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-  }
 }
 
 TEST(Tiles, what_follows_at_the_same_pixels_joins_the_transform) {

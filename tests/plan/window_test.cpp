@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "computed.hpp"
 #include "plan/build.hpp"
 #include "rlx/rlx.hpp"
 
@@ -35,6 +36,61 @@ TEST(Windows, images_that_are_read_again_are_turned_first) {
   EXPECT_THAT(kernels_of(pool_of(32, 20, 2, 2)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(pool_of(96, 56, 3, 2)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(pool_of(3, 20, 3, 1)), ElementsAre("pool"));
+}
+
+/// Channels first behind the windows, too, as an exporter's model has a pool.
+Graph channels_first(const op::WindowReduce& pool, std::int64_t channels, std::int64_t rows,
+                     std::int64_t columns) {
+  Graph graph;
+  const Value x = transpose(graph.input("x", f32, {2, channels, rows, columns}), {0, 2, 3, 1});
+  op::WindowReduce last = pool;
+  last.channels_last = true;
+  const Value pooled = graph.add_one(last, {x});
+  graph.output("y", transpose(relu(pooled), {0, 3, 1, 2}));
+  return graph;
+}
+
+TEST(Windows, windows_inside_of_their_rows_go_along_them) {
+  using ::testing::ElementsAre;
+  const op::WindowReduce twos{.kind = Reduction::max, .window = {2, 2}, .strides = {2, 2}};
+  const op::WindowReduce threes{.kind = Reduction::sum, .window = {3, 3}};
+  op::WindowReduce halved = threes, padded = threes, above = threes, fives = twos;
+  halved.strides = {2, 2};
+  padded.pad_low = {0, 1};
+  above.pad_low = above.pad_high = {1, 0};
+  fives.strides = {5, 5};
+  EXPECT_THAT(kernels_of(channels_first(twos, 32, 20, 20)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(threes, 32, 20, 20)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(above, 32, 20, 20)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(halved, 3, 20, 20)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(twos, 32, 6, 6)), ElementsAre("pool"));
+  // Lanes at the borders or far apart; elements that are read again along every other column, or
+  // along rows that fill no register.
+  const auto turned = ElementsAre("copy", "pool", "output");
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(fives, 32, 20, 20)), ElementsAre("pool", "output"));
+  EXPECT_THAT(kernels_of(channels_first(halved, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(threes, 32, 20, 9)), turned);
+  for (const std::int64_t channels : {1, 3, 21, 32}) {
+    for (const std::int64_t columns : {9, 20, 37}) {
+      for (const op::WindowReduce& pool : {twos, threes, halved, above})
+        testing::expect_computed(channels_first(pool, channels, 11, columns));
+    }
+  }
+}
+
+TEST(Windows, depthwise_convolutions_inside_of_their_rows_go_along_them) {
+  for (const std::int64_t stride : {1, 2}) {
+    Graph graph;
+    const Value x = transpose(graph.input("x", f32, {2, 20, 13, 19}), {0, 2, 3, 1});
+    const op::Conv conv{.strides = {stride, stride}, .groups = 20, .channels_last = true};
+    const Value y = graph.add_one(conv, {x, testing::weight(graph, {3, 3, 1, 20}, 1)});
+    graph.output("y", transpose(relu(y), {0, 3, 1, 2}));
+    if (stride == 1) {
+      EXPECT_THAT(kernels_of(graph), ::testing::ElementsAre("depthwise"));
+    }
+    testing::expect_computed(graph);
+  }
 }
 
 TEST(Windows, images_that_lie_channels_last_are_read_where_they_lie) {

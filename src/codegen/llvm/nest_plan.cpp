@@ -207,17 +207,21 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   auto add = [&](const loop::Access& access, double weight, bool store) {
     const DimSet dims = dims_of(access, node_dims);
     if (reduced_dims && !(dims & reduced_dims)) weight /= row;
-    const bool direct = std::abs(access.strides[d]) <= 1;
-    bool scattered = !direct;
-    for (const loop::Indirect& part : access.indirect) {
-      scattered = scattered || (node_dims[static_cast<std::size_t>(part.node)] >> dim & 1);
-    }
+    const bool scattered_by_index =
+        std::ranges::any_of(access.indirect, [&](const loop::Indirect& part) {
+          return node_dims[static_cast<std::size_t>(part.node)] >> dim & 1;
+        });
+    const bool scattered = scattered_by_index || std::abs(access.strides[d]) > 1;
     double one = access.strides[d] == 0 ? 0.6 : 1;
     // Lanes a page apart and more take an entry of the TLB each.
     const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
-    if (scattered) one = store && woven ? 2 : lanes * far;
-    if (scattered && !store && may_turn(nest, access, dim, lanes)) one *= 0.5;
-    for (const loop::Guard& guard : access.guards) one += guard.coefficients[d] != 0 ? 4 : 0;
+    const auto runs_along = [&](const loop::Guard& guard) { return guard.coefficients[d] != 0; };
+    const bool every = !store && !scattered_by_index && is_shuffled(access.strides[d], lanes) &&
+                       (machine.masks || std::ranges::none_of(access.guards, runs_along));
+    if (every) one = 2 * static_cast<double>(access.strides[d]) - 1;
+    else if (scattered) one = store && woven ? 2 : lanes * far;
+    if (scattered && !every && !store && may_turn(nest, access, dim, lanes)) one *= 0.5;
+    for (const loop::Guard& guard : access.guards) one += runs_along(guard) ? 4 : 0;
     cost += weight * one;
   };
   for (const loop::Access& access : nest.accesses) add(access, 1, false);
@@ -274,7 +278,8 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   const loop::Nest& nest = plan.nest;
   if (plan.vector_is_reduced() || plan.levels != 1 || plan.tile_dim() < nest.lead || cost > 24)
     return;
-  if (nest.extents[static_cast<std::size_t>(plan.tile_dim())] < 4) return;
+  const std::int64_t neighbours = nest.extents[static_cast<std::size_t>(plan.tile_dim())];
+  if (neighbours < 2) return;
   if (plan.points(nest.parallel_dims, plan.rank()) < 4) return;
   for (const loop::Store& store : nest.stores) {
     const DimSet dims = plan.node_dims[static_cast<std::size_t>(store.node)] |
@@ -287,7 +292,7 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
       return;
     }
   }
-  plan.tile = 4;
+  plan.tile = static_cast<unsigned>(std::min<std::int64_t>(neighbours, 4));
   plan.single_unroll = plan.unroll;
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
 }

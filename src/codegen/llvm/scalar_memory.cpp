@@ -61,10 +61,22 @@ llvm::Value* load_run(Emitter& emitter, DType dtype, llvm::Value* pointer, unsig
                             llvm::Constant::getNullValue(type));
 }
 
+/// The mask of a run that begins `first` elements behind lane 0: of the lanes' own elements.
+llvm::Value* mask_of_run(Emitter& emitter, llvm::Value* mask, int stride, int first) {
+  const auto lanes = static_cast<int>(lanes_of(mask));
+  std::vector<int> pick;
+  for (int at = first; at < first + lanes; ++at) {
+    const bool is_of_a_lane = at % stride == 0 && at / stride < lanes;
+    pick.push_back(is_of_a_lane ? at / stride : lanes);
+  }
+  llvm::Constant* none = llvm::Constant::getNullValue(mask->getType());
+  return emitter.builder.CreateShuffleVector(mask, none, pick);
+}
+
 /// Every stride-th element by whole loads that reach no further than the last of them, and
-/// shuffles: much cheaper than gathers.
-llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int stride,
-                        int lanes) {
+/// shuffles: much cheaper than gathers. mask: of the lanes that are read; null: all of them.
+llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int stride, int lanes,
+                        llvm::Value* mask) {
   auto& b = emitter.builder;
   llvm::Type* element = memory_type(emitter, dtype);
   llvm::Value* result = nullptr;
@@ -72,7 +84,8 @@ llvm::Value* load_every(Emitter& emitter, DType dtype, llvm::Value* pointer, int
     const int last = stride * (lanes - 1) - (lanes - 1);
     const int first = std::min(part * lanes, last);
     llvm::Value* place = b.CreateConstGEP1_64(element, pointer, static_cast<std::uint64_t>(first));
-    llvm::Value* run = load_run(emitter, dtype, place, static_cast<unsigned>(lanes), nullptr);
+    llvm::Value* run = load_run(emitter, dtype, place, static_cast<unsigned>(lanes),
+                                mask ? mask_of_run(emitter, mask, stride, first) : nullptr);
     std::vector<int> pick;
     for (int lane = 0; lane < lanes; ++lane) {
       const int inside = lane * stride - first;
@@ -196,11 +209,11 @@ llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std:
     return b.CreateSelect(mask, splat(emitter, value, lanes), fill_of(emitter, dtype, lanes, fill));
   }
   if (one) return decode(emitter, dtype, load_run(emitter, dtype, pointer, 1, nullptr));
-  constexpr std::int64_t most_shuffled = 4;
-  if (!mask && stride > 1 && stride <= most_shuffled && lanes >= 4) {
-    return decode(
-        emitter, dtype,
-        load_every(emitter, dtype, pointer, static_cast<int>(stride), static_cast<int>(lanes)));
+  if ((!mask || emitter.machine.masks) && is_shuffled(stride, lanes)) {
+    llvm::Value* value = decode(emitter, dtype,
+                                load_every(emitter, dtype, pointer, static_cast<int>(stride),
+                                           static_cast<int>(lanes), mask));
+    return mask && fill ? b.CreateSelect(mask, value, splat(emitter, fill, lanes)) : value;
   }
   if (stride != 1 && stride != -1) {
     if (goes_lane_by_lane(emitter, mask))

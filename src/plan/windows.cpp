@@ -1,0 +1,90 @@
+// Windows of depthwise convolutions and pools.
+#include "plan/windows.hpp"
+
+#include "codegen/machine.hpp"
+#include "rlx/ops.hpp"
+
+namespace rlx::plan {
+namespace {
+
+bool lies_channels_last(const View& image) {
+  return image.strides.back() == 1 || image.dims.back() == 1;
+}
+
+/// Where the last window along a spatial axis ends.
+std::int64_t end_of(const Window& window, std::size_t axis, std::int64_t results) {
+  return (results - 1) * window.strides[axis] +
+         (window.extents[axis] - 1) * window.dilations[axis] - window.pad_low[axis] + 1;
+}
+
+}  // namespace
+
+Window window_of(const Graph& graph, const Node& root) {
+  const auto spatial = static_cast<std::size_t>(root.results[0].rank()) - 2;
+  if (const auto* conv = root.op.as<op::Conv>()) {
+    const Dims w = graph.type(root.inputs[1]).dims();
+    return {{w.begin(), w.end() - 2},
+            filled(conv->strides, spatial, 1),
+            filled(conv->pad_low, spatial, 0),
+            filled(conv->dilations, spatial, 1)};
+  }
+  const auto& pool = *root.op.as<op::WindowReduce>();
+  return {pool.window, filled(pool.strides, spatial, 1), filled(pool.pad_low, spatial, 0),
+          filled(pool.dilations, spatial, 1)};
+}
+
+loop::Access window_access(const Located& x, const Window& window, const Region& region,
+                           const Domain& domain, KernelBuffers& buffers, double fill) {
+  const std::size_t spatial = window.extents.size(), rank = region.dims.size();
+  std::vector<std::int64_t> strides(rank, 0);
+  strides[0] = x.view.strides[0];
+  strides[rank - 1] = x.view.strides[rank - 1];
+  loop::Access access{
+      .buffer = buffers.number(x.buffer, false), .offset = x.view.offset, .fill = fill};
+  for (std::size_t i = 0; i < spatial; ++i)
+    strides[i + 1] = x.view.strides[i + 1] * window.strides[i];
+  access.strides = domain.map(strides);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::int64_t stride = x.view.strides[i + 1];
+    access.offset -= window.pad_low[i] * stride;
+    access.strides[rank + i] = stride * window.dilations[i];
+    if (window.pad_low[i] == 0 && end_of(window, i, region.dims[i + 1]) <= x.view.dims[i + 1])
+      continue;
+    loop::Guard guard{-window.pad_low[i], x.view.dims[i + 1],
+                      std::vector<std::int64_t>(domain.extents.size(), 0)};
+    guard.coefficients[i + 1] = window.strides[i];
+    guard.coefficients[rank + i] = window.dilations[i];
+    access.guards.push_back(std::move(guard));
+  }
+  return access;
+}
+
+bool turns_image(const Graph& graph, const Region& region, const View& image) {
+  // Fewer do not fill registers; lanes then run along the image better.
+  constexpr std::int64_t least_channels = 16;
+  constexpr std::int64_t held_bytes = 512 * 1024;
+  if (lies_channels_last(image) || region.dims.back() < least_channels) return false;
+  const Node& root = graph.nodes()[static_cast<std::size_t>(region.root)];
+  const Window window = window_of(graph, root);
+  const double least = graph.type(root.inputs[0]).bytes() <= held_bytes ? 2 : 4;
+  double reads = 1;
+  for (std::size_t i = 0; i < window.extents.size(); ++i)
+    reads *= static_cast<double>(window.extents[i]) / static_cast<double>(window.strides[i]);
+  return reads >= least;
+}
+
+bool stays_channels_first(const Graph& graph, const Region& region, const View& image) {
+  constexpr unsigned few_lanes = 8;
+  const Window window = window_of(graph, graph.nodes()[static_cast<std::size_t>(region.root)]);
+  const std::size_t last = window.extents.size() - 1;
+  const std::int64_t results = region.dims[last + 1];
+  if (lies_channels_last(image) || image.strides[last + 1] != 1) return false;
+  if (window.pad_low[last] > 0 || end_of(window, last, results) > image.dims[last + 1])
+    return false;
+  // Rows that fill no register leave a turned image the better one.
+  const std::int64_t stride = window.strides[last];
+  if (turns_image(graph, region, image)) return stride == 1 && results >= few_lanes;
+  return stride == 1 || codegen::is_shuffled(stride, few_lanes);
+}
+
+}  // namespace rlx::plan
