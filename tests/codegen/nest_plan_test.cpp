@@ -143,6 +143,27 @@ loop::Nest rows_and_a_row(std::int64_t rows, std::int64_t columns) {
   return nest;
 }
 
+/// The largest of 2 x 2 points, every `step` of them, of planes far apart: channels last behind.
+loop::Nest pool(std::int64_t step) {
+  loop::Nest nest;
+  nest.extents = {16, 16, 64, 2, 2};
+  nest.parallel_dims = 3;
+  nest.accesses = {{.buffer = 0, .strides = {step * 100, step, 10000, 100, 1}}};
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::reduce, .dtype = f32, .a = 0, .reduce_kind = ReduceKind::max}};
+  nest.stores = {{{.buffer = 1, .strides = {1024, 64, 1, 0, 0}}, 1}};
+  return nest;
+}
+
+TEST(NestPlan, LanesAFewElementsApartAreNearerThanPlanes) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    for (const std::int64_t step : {2, 3})
+      EXPECT_EQ(step_of_lanes(plan_nest(pool(step), machine_with(isa), false)), step);
+    EXPECT_EQ(step_of_lanes(plan_nest(pool(5), machine_with(isa), false)), 10000)
+        << "lanes one by one either way, and results side by side";
+  }
+}
+
 TEST(NestPlan, TwoWorkersHaveAboutTheSame) {
   for (const std::int64_t rows : {6, 10, 13, 14, 20, 22, 30, 100}) {
     for (const std::int64_t columns : {200, 512, 896}) {
