@@ -7,10 +7,6 @@
 namespace rlx::plan {
 namespace {
 
-bool lies_channels_last(const View& image) {
-  return image.strides.back() == 1 || image.dims.back() == 1;
-}
-
 /// Where the last window along a spatial axis ends.
 std::int64_t end_of(const Window& window, std::size_t axis, std::int64_t results) {
   return (results - 1) * window.strides[axis] +
@@ -59,11 +55,11 @@ loop::Access window_access(const Located& x, const Window& window, const Region&
   return access;
 }
 
-bool turns_image(const Graph& graph, const Region& region, const View& image) {
+bool turns_image(const Graph& graph, const Region& region) {
   // Fewer do not fill registers; lanes then run along the image better.
   constexpr std::int64_t least_channels = 16;
   constexpr std::int64_t held_bytes = 512 * 1024;
-  if (lies_channels_last(image) || region.dims.back() < least_channels) return false;
+  if (region.dims.back() < least_channels) return false;
   const Node& root = graph.nodes()[static_cast<std::size_t>(region.root)];
   const Window window = window_of(graph, root);
   const double least = graph.type(root.inputs[0]).bytes() <= held_bytes ? 2 : 4;
@@ -78,12 +74,12 @@ bool stays_channels_first(const Graph& graph, const Region& region, const View& 
   const Window window = window_of(graph, graph.nodes()[static_cast<std::size_t>(region.root)]);
   const std::size_t last = window.extents.size() - 1;
   const std::int64_t results = region.dims[last + 1];
-  if (lies_channels_last(image) || image.strides[last + 1] != 1) return false;
+  if (image.dims.back() == 1 || image.strides[last + 1] != 1) return false;
   if (window.pad_low[last] > 0 || end_of(window, last, results) > image.dims[last + 1])
     return false;
   // Rows that fill no register leave a turned image the better one.
   const std::int64_t stride = window.strides[last];
-  if (turns_image(graph, region, image)) return stride == 1 && results >= few_lanes;
+  if (turns_image(graph, region)) return stride == 1 && results >= few_lanes;
   return stride == 1 || codegen::is_shuffled(stride, few_lanes);
 }
 

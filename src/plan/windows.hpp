@@ -17,9 +17,9 @@ Window window_of(const Graph& graph, const Node& root);
 loop::Access window_access(const Located& x, const Window& window, const Region& region,
                            const Domain& domain, KernelBuffers& buffers, double fill);
 
-/// Do the windows of a region read an image, which does not lie channels last, so often that
-/// turning it first pays, with lanes across the channels?
-bool turns_image(const Graph& graph, const Region& region, const View& image);
+/// Do the windows of a region read its image so often that turning it first pays, where it does not
+/// lie channels last, with lanes across the channels?
+bool turns_image(const Graph& graph, const Region& region);
 
 /// Should the region write its results channels first, too, as its image lies? Then lanes run along
 /// the rows of both, which takes windows that end inside of the rows: at the borders lanes would
