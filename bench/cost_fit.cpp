@@ -189,6 +189,8 @@ std::vector<Figure> figures() {
   overlap("beside_divider", &Overlap::beside_divider);
   overlap("lone_division", &Overlap::lone_division);
   overlap("max_steps", &Overlap::max_steps);
+  overlap("max_latency", &Overlap::max_latency);
+  overlap("first_pass", &Overlap::first_pass);
   overlap("window", &Overlap::window);
   overlap("window_end", &Overlap::window_end);
   overlap("far_beside", &Overlap::far_beside);
@@ -216,6 +218,8 @@ std::vector<Figure> figures() {
   overlap("call", &Overlap::call);
   overlap("load_across", &Overlap::load_across);
   overlap("tap_across", &Overlap::tap_across);
+  overlap("turned_across", &Overlap::turned_across);
+  overlap("exchange", &Overlap::exchange);
   levels("line_across", &Overlap::line_across);
   overlap("store_across", &Overlap::store_across);
   overlap("masked_store", &Overlap::masked_store);

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "cost/nest_lines.hpp"
+#include "cost/row_passes.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -89,7 +90,8 @@ class NestCost : public NestLines {
       accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
     } else if (store && plan_.woven) {
       // As many shuffles as exchanges of halves; an odd number of runs is joined one by one.
-      const double steps = plan_.tile % 2 == 0 ? std::log2(plan_.tile) : plan_.tile;
+      const double runs = plan_.tile % 2 == 0 ? std::log2(plan_.tile) : plan_.tile;
+      const double steps = overlap_.exchange * runs;
       accesses = registers_of(dtype);
       body.alu += steps * model_.cycle * registers_of(dtype);
     } else if (!store && !lanes_differ && codegen::is_shuffled(stride, plan_.lanes)) {
@@ -114,7 +116,7 @@ class NestCost : public NestLines {
                   plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      const double longer = (store ? overlap_.store_across : overlap_.load_across) - 1;
+      const double longer = store ? store_across() - 1 : overlap_.load_across - 1;
       accesses = registers_of(dtype) * (1 + longer * share_across(access, dtype));
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
@@ -130,6 +132,11 @@ class NestCost : public NestLines {
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;
+  }
+
+  double store_across() const {
+    const bool of_tile = turning_ && overlap_.turned_across > 0;
+    return of_tile ? overlap_.turned_across : overlap_.store_across;
   }
 
   /// Cycles of a guard that runs along the lanes.
@@ -283,32 +290,12 @@ class NestCost : public NestLines {
     return depth = below + latency_cycles(node, nest_.nodes, model_);
   }
 
-  /// Notes a pass of a row: what it executes, and how long its slowest chain takes.
-  void add_row_pass(const Body& all, double chain_cycles) {
-    row_ = row_ + all;
-    const double chain = chain_cycles * model_.cycle, work = all.ns(model_);
-    // Rows of a block work while the last of them waits; a row alone waits for its own chain.
-    const bool alone = plan_.row_block == 1;
-    passes_work_ += alone ? 0 : work;
-    passes_wait_ += alone ? std::max(work, chain) : chain;
-  }
-
   /// What a vector of the last pass executes, and what is stored once for all reduced points.
   struct LastPass {
     Body body, row, once;
     double depth = 0;
     bool inner = false;
   };
-
-  /// Rows overlap as far as the processor looks ahead, those of a block in each pass.
-  void add_rows(double rows) {
-    const auto block = static_cast<double>(plan_.row_block);
-    const double blocks = std::ceil(rows / block), ahead = ahead_of(row_ * block);
-    // The last block may have fewer rows than the others.
-    const double waits = passes_wait_ * (1 + (blocks - 1) / ahead);
-    const double works = passes_work_ * block * (1 + (std::max(rows / block, 1.0) - 1) / ahead);
-    compute_ += std::max(rows * row_.ns(model_), works + waits);
-  }
 
   /// What joining the lanes of a row costs beside other rows, as a part of what it costs alone:
   /// they share vectors.
@@ -319,18 +306,11 @@ class NestCost : public NestLines {
     return std::min(1.0, steps / (rows * halvings));
   }
 
-  /// How many of such bodies the processor works on at once.
-  double ahead_of(const Body& body) const {
-    constexpr double window = 180;  // operations of vectors under way
-    const double operations = 2 * body.alu / model_.cycle;
-    return std::max(1.0, window / std::max(operations, 1.0));
-  }
-
   /// ns of a vector of a map: long chains of operations wait for each other where the processor
   /// does not look ahead to enough vectors behind them.
   double vector_ns(const LastPass& last) const {
     const double abreast = plan_.abreast ? plan_.unroll * plan_.tile : 1;
-    const double chain = last.depth * model_.cycle / std::max(abreast, ahead_of(last.body));
+    const double chain = last.depth * model_.cycle / std::max(abreast, last.body.ahead(model_));
     if (plan_.levels > 0 || turning_) return last.body.ns(model_);
     return std::max(with_spills(last.body).ns(model_), chain);
   }
@@ -363,11 +343,14 @@ class NestCost : public NestLines {
       const double one = step_ns(node);
       body.alu += one * registers_of(position ? nest_.nodes[at(node.a)].dtype : node.dtype);
       const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
+      const double in_column = position     ? 2 * add_latency
+                               : weight > 1 ? overlap_.max_latency
+                                            : add_latency;
       joins += weight * (position ? 15 : 1);
       depth = std::max(depth, depth_of(node.a, level, depths));
-      step = std::max(step, position ? position_latency : add_latency * std::min(weight, 1.5));
-      // A maximum of a column waits for all of its comparison, its test and its selection.
-      column_step = std::max(column_step, add_latency * std::min(weight, 2.0));
+      // A maximum of a column waits for all of its comparison and its selection.
+      column_step = std::max(column_step, in_column);
+      step = std::max(step, position ? position_latency : std::min(in_column, 1.5 * add_latency));
     }
     const Walk w = walk();
     // Few running values wait for each other's additions.
@@ -381,7 +364,7 @@ class NestCost : public NestLines {
       all.other += w.entries / w.rows * model_.loop;
       const double chain = w.vectors / unroll * step + std::log2(unroll) * step +
                            halvings * (step + shuffle_latency);
-      add_row_pass(all, depth + chain);
+      passes_.add(all, depth + chain);
       return;
     }
     if (nest_.parallel_dims < plan_.rank())
@@ -442,8 +425,8 @@ class NestCost : public NestLines {
         all.other += w.entries / w.rows * model_.loop;
       }
       all.stores += kept_stores_ * w.vectors;
-      add_row_pass(all, last.depth);
-      add_rows(w.rows);
+      passes_.add(all, last.depth);
+      compute_ += passes_.ns(w.rows);
       return;
     }
     if (last.inner) {
@@ -463,22 +446,23 @@ class NestCost : public NestLines {
     if (last.once.stores > 0) compute_ += w.rows * last.once.ns(model_);
   }
 
-  /// The last lanes of a row do not fill a tile: every element is read alone.
+  /// The last lanes of a row do not fill a tile: every element is read alone, unless the last tile
+  /// reaches back.
   void add_tail_of_tiles(const LastPass& whole, const Walk& w) {
     const auto lanes = static_cast<double>(plan_.lanes);
-    if (std::fmod(extent(plan_.vector_dim), lanes) == 0) return;
+    const bool reaches_back = !model_.machine.masks && plan_.may_repeat;
+    if (reaches_back || std::fmod(extent(plan_.vector_dim), lanes) == 0) return;
     turning_ = false;
     const double less = whole.body.ns(model_) * whole_tiles();
     compute_ += w.rows * std::max(0.0, last_pass().body.ns(model_) - less);
     turning_ = true;
   }
 
+  RowPasses passes_{model_, plan_.row_block};
   std::vector<int> first_pass_;
   std::vector<bool> saved_ = std::vector<bool>(first_pass_.size(), false);
   DimSet row_dims_ = 0;
   double kept_stores_ = 0;
-  Body row_;                                  ///< all passes of a row
-  double passes_work_ = 0, passes_wait_ = 0;  ///< of a row of a block, and of the block behind it
   bool turning_ = !plan_.turned.empty();
   double compute_ = 0, overhead_ = 0;
   double starts_ = 0, jumps_ = 0;

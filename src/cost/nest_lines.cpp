@@ -81,13 +81,13 @@ double NestLines::crowded_share(const loop::Access& access, DType dtype) const {
 }
 
 double NestLines::shared_line_share(const loop::Access& access, DType dtype) const {
-  constexpr double page = 4096;
-  const auto size = static_cast<double>(size_of(dtype));
-  const double apart =
-      std::abs(static_cast<double>(access.strides[static_cast<std::size_t>(plan_.vector_dim)]));
-  // Lines nearer together are fetched ahead; more than L1 holds are told as lines read again.
+  constexpr std::int64_t half_page = 2048;
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t apart =
+      std::abs(access.strides[static_cast<std::size_t>(plan_.vector_dim)]) * size;
+  // Others are fetched again in time; more than L1 holds are told as lines read again.
   const bool counts =
-      plan_.lanes * size < line_bytes && apart * size >= page / 2 &&
+      plan_.lanes * static_cast<double>(size) < line_bytes && apart % half_page == 0 &&
       extent(plan_.vector_dim) * line_bytes <= static_cast<double>(model_.cache_bytes[0]);
   return counts ? crowded_share(access, dtype) : 0;
 }

@@ -36,6 +36,12 @@ struct Body {
     const double others = alu + divider + other + load_ns + store_ns - most;
     return most + model.overlap.beside_busiest * others + divider_ns(model);
   }
+  /// How many of such bodies the processor works on at once.
+  double ahead(const MachineModel& model) const {
+    constexpr double window = 180;  // operations of vectors under way
+    const double operations = 2 * alu / model.cycle;
+    return std::max(1.0, window / std::max(operations, 1.0));
+  }
   /// What shows of divisions beside the vector units' work, or of that beside divisions, above what
   /// shows of other units.
   double divider_ns(const MachineModel& model) const {

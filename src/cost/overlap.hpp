@@ -29,6 +29,11 @@ struct Overlap {
   double lone_division = 1;
   /// Additions' times for one more element in a maximum that keeps NaN.
   double max_steps = 2.5;
+  /// Cycles from an element of such a maximum to the next of its column.
+  double max_latency = 6;
+  /// Of the time that the first pass over a block of rows waits for its last sums, the part that
+  /// shows.
+  double first_pass = 1;
   /// Of what the busiest unit does for a window: additions may have units beside those of products.
   double window = 1;
   /// Of what divisions behind a window's sums take by themselves, the part that shows beside them.
@@ -87,6 +92,10 @@ struct Overlap {
   /// tap and by its store, and the bytes from which on registers do so: smaller ones seldom cross.
   double load_across = 1.7, tap_across = 1.7, store_across = 2;
   std::int64_t across_bytes = 64;
+  /// The same of the stores of turned tiles, which come from many rows at once; 0: as of others.
+  double turned_across = 0;
+  /// Cycles in which two registers exchange halves.
+  double exchange = 1;
   /// Cycles that a store under a mask waits behind another one of the same few bytes.
   double masked_store = 15;
   /// ns more for a line that registers across two lines read, by level.

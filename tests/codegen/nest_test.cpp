@@ -66,6 +66,24 @@ TEST(Nest, TurnsTiles) {
   }
 }
 
+/// Whether there is a next tile to ask for is decided once, not for each of the rows of this one.
+TEST(Nest, TurnedTilesAskForTheNextAtOnce) {
+  NestBuilder nest({64, 96});
+  const int in = nest.buffer(f32, 64 * 96), out = nest.buffer(f32, 64 * 96);
+  nest.store(out, nest.load(in, {1, 64}), {96, 1});
+  const auto code = generator().generate(nest.kernel(2), {codegen::Isa::avx2, "", ""});
+  ASSERT_TRUE(code.ok());
+  const auto byte = [&](std::size_t at) { return std::to_integer<int>(code->object[at]); };
+  int asked = 0, chosen = 0;  // PREFETCHT0 or PREFETCHW: 0F 18 or 0F 0D; CMOVcc of 64 bits
+  for (std::size_t i = 1; i + 3 <= code->object.size(); ++i) {
+    if (byte(i) != 0x0f) continue;
+    asked += byte(i + 1) == 0x18 || byte(i + 1) == 0x0d;
+    chosen += (byte(i + 1) & 0xf0) == 0x40 && (byte(i - 1) & 0xf8) == 0x48;
+  }
+  EXPECT_GE(asked, 8);
+  EXPECT_LE(chosen, 10) << "some for the bounds of loops";
+}
+
 /// Channels of groups in turns: rows are read in runs, and written every second to fourth element.
 TEST(Nest, WeavesRuns) {
   for (const std::int64_t groups : {2, 3, 4, 5}) {
@@ -337,32 +355,6 @@ TEST(Nest, SigmoidsAmongOtherCurves) {
   nest.store(out, nest.binary(ScalarOp::div, one, sum), {200, 1});
   nest.store(other, nest.binary(ScalarOp::add, e, one), {200, 1});
   expect_as_interpreted(nest.kernel(2), 1e-5, 13);
-}
-
-TEST(Nest, GathersRowsAndFlagsBadIndices) {
-  for (const std::int64_t rows : {12, 4}) {
-    NestBuilder nest({6, 21});
-    const int table = nest.buffer(f32, 12 * 21), indices = nest.buffer(i64, 6);
-    const int out = nest.buffer(f32, 6 * 21), error = nest.buffer(i32, 1);
-    const ScalarId index = nest.load(indices, {1, 0});
-    loop::Access access{.buffer = table, .strides = {0, 1}};
-    access.indirect.push_back({.node = index, .stride = 21, .extent = rows});
-    nest.store(out, nest.load(access), {21, 1});
-    nest.nest().error_buffer = error;
-    expect_as_interpreted(nest.kernel(2), 0, 7);
-  }
-}
-
-TEST(Nest, GathersElements) {
-  NestBuilder nest({6, 21});
-  const int table = nest.buffer(f16, 50), indices = nest.buffer(i32, 6 * 21);
-  const int out = nest.buffer(f16, 6 * 21), error = nest.buffer(i32, 1);
-  const ScalarId index = nest.load(indices, {21, 1});
-  loop::Access access{.buffer = table, .strides = {1, 0}};
-  access.indirect.push_back({.node = index, .stride = 1, .extent = 10});
-  nest.store(out, nest.load(access), {21, 1});
-  nest.nest().error_buffer = error;
-  expect_as_interpreted(nest.kernel(2), 0, 7);
 }
 
 TEST(Nest, PadsWithFill) {

@@ -314,15 +314,6 @@ TEST(KernelCost, FartherCodeAndFirstBytesNeverTakeLess) {
   }
 }
 
-TEST(KernelCost, ARowMoreTakesNoWholeBlockOfRows) {
-  const MachineModel model = model_of_rapids(true);
-  for (std::int64_t rows = 8; rows < 60; ++rows) {
-    const double before = predict(testing::softmax(rows, 160), {}, model, 1).ns;
-    const double after = predict(testing::softmax(rows + 1, 160), {}, model, 1).ns;
-    EXPECT_LT(after, before * (1 + 3.0 / static_cast<double>(rows))) << rows;
-  }
-}
-
 /// Elements of columns times what `of_sum` makes of their sum.
 loop::Kernel scaled_columns(ScalarOp of_sum, std::int64_t rows, std::int64_t columns) {
   testing::NestBuilder nest({columns, rows});
@@ -339,24 +330,6 @@ TEST(KernelCost, WhatAColumnHasOnceIsCountedOnce) {
   const double divided = predict(scaled_columns(ScalarOp::reciprocal, 64, 608), {}, model, 1).ns;
   EXPECT_GT(divided, plain);
   EXPECT_LT(divided, 1.2 * plain);
-}
-
-/// Sums or maxima of so many columns.
-loop::Kernel reduced_columns(ReduceKind kind, std::int64_t rows, std::int64_t columns) {
-  testing::NestBuilder nest({columns, rows});
-  const int in = nest.buffer(f32, rows * columns), out = nest.buffer(f32, columns);
-  nest.store(out, nest.reduce(kind, nest.load(in, {1, columns})), {1, 0});
-  return nest.kernel(1);
-}
-
-TEST(KernelCost, MaximaOfFewColumnsWaitLongerThanSums) {
-  const MachineModel model = model_of_rapids(true);
-  const auto ns_of_columns = [&](ReduceKind kind, std::int64_t columns) {
-    return predict(reduced_columns(kind, 512, columns), {}, model, 1).ns;
-  };
-  EXPECT_GT(ns_of_columns(ReduceKind::max, 10), 1.5 * ns_of_columns(ReduceKind::sum, 10));
-  // Of seven vectors three wait for themselves alone, of eight none.
-  EXPECT_GT(ns_of_columns(ReduceKind::max, 112), 1.3 * ns_of_columns(ReduceKind::max, 128));
 }
 
 /// A depthwise window over an image of so many channels, with a curve behind its sums or none;

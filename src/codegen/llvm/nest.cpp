@@ -25,9 +25,13 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
     if (reduced && !(dims & reduced)) stores_once_.push_back(i);
   }
   for (std::size_t i = 0; i < nest_.accesses.size() + nest_.stores.size(); ++i) {
+    // What data moves lies no constant distance from anything.
+    const auto leads = [&](const loop::Access& first) {
+      return first.buffer == access(i).buffer && first.strides == access(i).strides &&
+             first.indirect.empty() && access(i).indirect.empty();
+    };
     std::size_t first = 0;
-    while (access(first).buffer != access(i).buffer || access(first).strides != access(i).strides)
-      ++first;
+    while (first < i && !leads(access(first))) ++first;
     leaders_.push_back(first);
   }
   scratch_at_.assign(nest_.nodes.size(), -1);
@@ -361,6 +365,37 @@ void NestEmitter::hoist(NestFrame& frame, const NestPass& pass) {
       frame.known[vector][id] = at.value(static_cast<ScalarId>(id));
     }
   }
+  for (std::size_t id = 0; id < nest_.nodes.size(); ++id) {
+    const ScalarNode& node = nest_.nodes[id];
+    if (needed[id] && !is_known(id) && node.op == ScalarOp::load && !frame.known.front()[id])
+      hoist_index(frame, pass, static_cast<std::size_t>(node.index));
+  }
+  for (const int store : pass.stores)
+    hoist_index(frame, pass, nest_.accesses.size() + static_cast<std::size_t>(store));
+}
+
+/// Moves an access to where data says, if that is known by now and the same for all vectors: the
+/// index is read, checked and multiplied once, not for each of them.
+void NestEmitter::hoist_index(NestFrame& frame, const NestPass& pass, std::size_t number) {
+  const loop::Access& moved = access(number);
+  PartialAddress& address = frame.addresses[number];
+  if (moved.indirect.empty() || address.with_index) return;
+  DimSet shared = frame.fixed & ~(DimSet{1} << plan_.vector_dim);
+  if (frame.tile > 1) shared &= ~(DimSet{1} << plan_.tile_dim());
+  for (const loop::Indirect& part : moved.indirect) {
+    const auto node = static_cast<std::size_t>(part.node);
+    if ((plan_.node_dims[node] & ~shared) || plan_.node_level[node] >= pass.level) return;
+  }
+  auto& b = emitter_.builder;
+  llvm::Type* element =
+      memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(moved.buffer)].dtype);
+  if (!address.pointer)
+    address.pointer =
+        b.CreateConstGEP1_64(element, emitter_.buffers[static_cast<std::size_t>(moved.buffer)],
+                             static_cast<std::uint64_t>(moved.offset));
+  llvm::Value* offset = expression_at(frame, pass, 0).index_offset(moved);
+  address.pointer = b.CreateGEP(element, address.pointer, offset);
+  address.with_index = true;
 }
 
 const loop::Access& NestEmitter::access(std::size_t number) const {

@@ -86,6 +86,7 @@ class NestEmitter {
   llvm::Value* is_inside(const NestFrame& frame);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
   void hoist(NestFrame& frame, const NestPass& pass);
+  void hoist_index(NestFrame& frame, const NestPass& pass, std::size_t number);
   void find_interior();
   std::vector<ScalarId> roots_of(const NestPass& pass) const;
 

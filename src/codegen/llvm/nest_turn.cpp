@@ -138,13 +138,14 @@ void NestEmitter::ask_for_next_tile(const NestFrame& frame, const std::vector<in
     const DType dtype = emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype;
     const std::uint64_t run = std::uint64_t{frame.lanes} * size_of(dtype);
     const std::size_t place = nest_.accesses.size() + at(number);
+    llvm::Value* next = b.CreateAdd(frame.index[static_cast<std::size_t>(plan_.vector_dim)],
+                                    emitter_.i64(frame.lanes));
+    llvm::Value* ahead =
+        b.CreateSelect(b.CreateICmpSLT(next, frame.high),
+                       emitter_.i64(static_cast<std::int64_t>(2 * run - 1)), emitter_.i64(0));
     for (unsigned vector = 0; vector < frame.vectors; ++vector) {
       llvm::Value* start = along_vector_dim(frame, place, address_of(frame, place, vector).pointer);
-      llvm::Value* next = b.CreateAdd(frame.index[static_cast<std::size_t>(plan_.vector_dim)],
-                                      emitter_.i64(frame.lanes));
-      llvm::Value* ahead = b.CreateConstGEP1_64(b.getInt8Ty(), start, 2 * run - 1);
-      emit_prefetch(emitter_, b.CreateSelect(b.CreateICmpSLT(next, frame.high), ahead, start), true,
-                    3);
+      emit_prefetch(emitter_, b.CreateGEP(b.getInt8Ty(), start, ahead), true, 3);
     }
   }
 }

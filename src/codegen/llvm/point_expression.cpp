@@ -68,6 +68,20 @@ llvm::Value* PointExpression::indirect_offset(const loop::Indirect& indirect) {
   return b.CreateMul(index, all(indirect.stride));
 }
 
+llvm::Value* PointExpression::index_offset(const loop::Access& access) {
+  llvm::Value* offset = nullptr;
+  for (const loop::Indirect& indirect : access.indirect) {
+    llvm::Value* part = indirect_offset(indirect);
+    offset = offset ? sum_of_offsets(part, offset) : part;
+  }
+  return offset;
+}
+
+llvm::Value* PointExpression::sum_of_offsets(llvm::Value* a, llvm::Value* b) {
+  const unsigned lanes = std::max(lanes_of(a), lanes_of(b));
+  return emitter_.builder.CreateAdd(splat(emitter_, a, lanes), splat(emitter_, b, lanes));
+}
+
 PointExpression::Place PointExpression::place(const loop::Access& access,
                                               const PartialAddress& address) {
   auto& b = emitter_.builder;
@@ -85,11 +99,8 @@ PointExpression::Place PointExpression::place(const loop::Access& access,
     if (stride == 0 || covered) continue;
     offset = b.CreateAdd(offset, b.CreateMul(point_.index[dim], emitter_.i64(stride)));
   }
-  for (const loop::Indirect& indirect : access.indirect) {
-    llvm::Value* part = indirect_offset(indirect);
-    const unsigned lanes = std::max(lanes_of(part), lanes_of(offset));
-    offset = b.CreateAdd(splat(emitter_, offset, lanes), splat(emitter_, part, lanes));
-  }
+  llvm::Value* of_data = address.with_index ? nullptr : index_offset(access);
+  if (of_data) offset = sum_of_offsets(offset, of_data);
   if (lanes_of(offset) > 1 && place.stride != 0) {
     llvm::Value* steps = splat(emitter_, emitter_.i64(place.stride), point_.lanes);
     offset = b.CreateAdd(offset, b.CreateMul(lane_numbers(emitter_, point_.lanes), steps));

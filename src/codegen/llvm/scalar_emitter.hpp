@@ -72,7 +72,8 @@ struct Point {
 /// and the dims in `dims`.
 struct PartialAddress {
   llvm::Value* pointer = nullptr;
-  std::uint64_t dims = 0;  ///< bit i: dim i is covered
+  std::uint64_t dims = 0;   ///< bit i: dim i is covered
+  bool with_index = false;  ///< what data says is covered, too, and checked
 };
 
 /// Evaluates the nodes of one expression at one point, each at most once. Nodes that do not depend
@@ -99,6 +100,9 @@ class PointExpression {
   llvm::Value* value(ScalarId node);
   /// The node's value where it was computed or set already, else null.
   llvm::Value* known(ScalarId node) const { return values_[node]; }
+  /// i64 or a vector: how far data moves the access, in elements; its indices are checked here.
+  /// Null where the access has none.
+  llvm::Value* index_offset(const loop::Access& access);
   void store(const loop::Store& store, const PartialAddress& address = {});
 
   const Point& point() const { return point_; }
@@ -117,6 +121,7 @@ class PointExpression {
   /// of a softmax's power; else null.
   llvm::Value* in_one_go(const ScalarNode& node);
   llvm::Value* indirect_offset(const loop::Indirect& indirect);
+  llvm::Value* sum_of_offsets(llvm::Value* a, llvm::Value* b);
   llvm::Value* load(const ScalarNode& node);
   /// Guard and the point's mask together, for an access that touches every lane.
   llvm::Value* lane_mask(llvm::Value* guard);
