@@ -100,8 +100,8 @@ class NestCost : public NestLines {
       const double gathered = model_.machine.masks ? 0 : masked_share(access);
       accesses = static_cast<double>(stride) * registers_of(dtype) * (1 - gathered) +
                  plan_.lanes * gathered;
-      body.alu += static_cast<double>(stride - 1) * model_.cycle * registers_of(dtype) * shared *
-                  (1 - gathered);
+      const double shuffles = static_cast<double>(stride - 1) * registers_of(dtype);
+      body.alu += overlap_.exchange * model_.cycle * shuffles * shared * (1 - gathered);
       body.alu += model_.lone_lane_ns() * plan_.lanes * gathered * shared;
     } else if (store && overlap_.store_lane > 0 && (lanes_differ || std::abs(stride) > 1)) {
       // A store of one lane goes through in one step.
@@ -139,9 +139,18 @@ class NestCost : public NestLines {
     return of_tile ? overlap_.turned_across : overlap_.store_across;
   }
 
+  /// Points of a row beside those that lanes take without asking: they come one by one.
+  double points_beside() const {
+    const auto inside = static_cast<double>(plan_.inside.end - plan_.inside.begin);
+    return plan_.has_inside() ? extent(plan_.vector_dim) - inside : 0;
+  }
+  /// What an element of such a point takes, of a vector of elements: some lie outside.
+  static constexpr double share_of_point = 0.35;
+
   /// Cycles of a guard that runs along the lanes.
   double guard_along() const {
     if (plan_.levels == 0) return overlap_.guard;
+    if (plan_.has_inside()) return 0;
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
     if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
     return overlap_.looped_guard;
@@ -377,6 +386,7 @@ class NestCost : public NestLines {
     compute_ += others * w.vectors * ((vectors - alone) * each(unroll) + alone * each(1));
     compute_ += w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
+    compute_ += others * points_beside() * w.vectors * share_of_point * body.ns(model_);
   }
 
   LastPass last_pass() {

@@ -17,7 +17,8 @@ double NestLines::masked_share(const loop::Access& access) const {
   const auto runs_along = [&](const loop::Guard& guard) {
     return guard.coefficients[static_cast<std::size_t>(plan_.vector_dim)] != 0;
   };
-  if (std::any_of(access.guards.begin(), access.guards.end(), runs_along)) return 1;
+  if (plan_.has_inside() && plan_.may_repeat) return 0;
+  if (!plan_.has_inside() && std::ranges::any_of(access.guards, runs_along)) return 1;
   const double along = extent(plan_.vector_dim);
   return std::fmod(along, plan_.lanes) == 0 ? 0 : 1 / vectors_of(along);
 }

@@ -94,7 +94,7 @@ struct Overlap {
   std::int64_t across_bytes = 64;
   /// The same of the stores of turned tiles, which come from many rows at once; 0: as of others.
   double turned_across = 0;
-  /// Cycles in which two registers exchange halves.
+  /// Cycles in which two registers exchange halves, or every other element.
   double exchange = 1;
   /// Cycles that a store under a mask waits behind another one of the same few bytes.
   double masked_store = 15;

@@ -13,6 +13,16 @@ std::int64_t end_of(const Window& window, std::size_t axis, std::int64_t results
          (window.extents[axis] - 1) * window.dilations[axis] - window.pad_low[axis] + 1;
 }
 
+/// Windows along a spatial axis of `extent` elements that lie inside of it.
+std::int64_t inside_of(const Window& window, std::size_t axis, std::int64_t results,
+                       std::int64_t extent) {
+  const std::int64_t stride = window.strides[axis], pad = window.pad_low[axis];
+  const std::int64_t reach = (window.extents[axis] - 1) * window.dilations[axis];
+  const std::int64_t first = (pad + stride - 1) / stride;
+  const std::int64_t room = std::max<std::int64_t>(extent + pad - reach, 0);
+  return std::max<std::int64_t>(std::min(results, (room + stride - 1) / stride) - first, 0);
+}
+
 }  // namespace
 
 Window window_of(const Graph& graph, const Node& root) {
@@ -75,8 +85,8 @@ bool stays_channels_first(const Graph& graph, const Region& region, const View& 
   const std::size_t last = window.extents.size() - 1;
   const std::int64_t results = region.dims[last + 1];
   if (image.dims.back() == 1 || image.strides[last + 1] != 1) return false;
-  if (window.pad_low[last] > 0 || end_of(window, last, results) > image.dims[last + 1])
-    return false;
+  const std::int64_t beside = results - inside_of(window, last, results, image.dims[last + 1]);
+  if (beside > 0 && (results - beside < few_lanes || 4 * beside > results - beside)) return false;
   // Rows that fill no register leave a turned image the better one.
   const std::int64_t stride = window.strides[last];
   if (turns_image(graph, region)) return stride == 1 && results >= few_lanes;

@@ -278,11 +278,27 @@ TEST(CacheCost, WindowsTakeAllThatTheyWantOfALineAtOnce) {
 
 TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
   const auto of_a_column = [](std::int64_t columns) {
-    const double compute =
-        cost::predict(windows(columns, true, false), {}, cost::model_of_zen2(), 1).compute;
+    // So wide that too many points lie at the borders for code of their own.
+    loop::Kernel kernel = windows(columns, true, false);
+    auto& nest = std::get<loop::Nest>(kernel.body);
+    nest.extents.back() = 9;
+    nest.accesses[0].offset -= 3;
+    nest.accesses[0].guards[1].offset = -4;
+    const double compute = cost::predict(kernel, {}, cost::model_of_zen2(), 1).compute;
     return compute / static_cast<double>(columns);
   };
   EXPECT_LT(of_a_column(14), 0.7 * of_a_column(28));
+}
+
+TEST(CacheCost, RowsThatAskAtTheirEndsAloneTakeLess) {
+  const auto compute = [](bool asks) {
+    loop::Kernel kernel = windows(28, true, false);
+    auto& guards = std::get<loop::Nest>(kernel.body).accesses[0].guards;
+    // The same guard again, but for where it begins: no lane is sure to lie inside.
+    if (asks) guards[1].offset = -28;
+    return cost::predict(kernel, {}, cost::model_of_narrow_zen4(), 1).compute;
+  };
+  EXPECT_LT(compute(false), 0.7 * compute(true));
 }
 
 TEST(CacheCost, TurnedTilesWaitForLinesThatTheyTakeInPieces) {

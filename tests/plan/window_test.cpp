@@ -54,9 +54,10 @@ TEST(Windows, windows_inside_of_their_rows_go_along_them) {
   using ::testing::ElementsAre;
   const op::WindowReduce twos{.kind = Reduction::max, .window = {2, 2}, .strides = {2, 2}};
   const op::WindowReduce threes{.kind = Reduction::sum, .window = {3, 3}};
-  op::WindowReduce halved = threes, padded = threes, above = threes, fives = twos;
+  op::WindowReduce halved = threes, padded = threes, above = threes, fives = twos, wide = threes;
   halved.strides = {2, 2};
-  padded.pad_low = {0, 1};
+  padded.pad_low = padded.pad_high = {1, 1};
+  wide.window = {9, 9}, wide.pad_low = wide.pad_high = {4, 4};
   above.pad_low = above.pad_high = {1, 0};
   fives.strides = {5, 5};
   EXPECT_THAT(kernels_of(channels_first(twos, 32, 20, 20)), ElementsAre("pool"));
@@ -64,16 +65,19 @@ TEST(Windows, windows_inside_of_their_rows_go_along_them) {
   EXPECT_THAT(kernels_of(channels_first(above, 32, 20, 20)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(channels_first(halved, 3, 20, 20)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(channels_first(twos, 32, 6, 6)), ElementsAre("pool"));
-  // Lanes at the borders or far apart; elements that are read again along every other column, or
-  // along rows that fill no register.
+  // Their ends, where lanes would differ, come point by point.
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 20)), ElementsAre("pool"));
+  // Many points at the borders, or lanes far apart; elements that are read again along every other
+  // column, or along rows that fill no register.
   const auto turned = ElementsAre("copy", "pool", "output");
-  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(wide, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 9)), turned);
   EXPECT_THAT(kernels_of(channels_first(fives, 32, 20, 20)), ElementsAre("pool", "output"));
   EXPECT_THAT(kernels_of(channels_first(halved, 32, 20, 20)), turned);
   EXPECT_THAT(kernels_of(channels_first(threes, 32, 20, 9)), turned);
   for (const std::int64_t channels : {1, 3, 21, 32}) {
     for (const std::int64_t columns : {9, 20, 37}) {
-      for (const op::WindowReduce& pool : {twos, threes, halved, above})
+      for (const op::WindowReduce& pool : {twos, threes, halved, above, padded})
         testing::expect_computed(channels_first(pool, channels, 11, columns));
     }
   }

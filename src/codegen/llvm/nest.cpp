@@ -12,10 +12,13 @@ NestEmitter::NestEmitter(Emitter& emitter, NestPlan plan)
     : emitter_(emitter), plan_(std::move(plan)), nest_(plan_.nest) {
   passes_ = make_passes(emitter, plan_);
   find_interior();
-  inside_passes_ = passes_;
-  for (NestPass& pass : inside_passes_) {
-    for (loop::Access& access : pass.accesses)
-      std::erase_if(access.guards, [&](const auto& guard) { return plan_.is_of_border(guard); });
+  inside_passes_ = passes_, inside_interior_passes_ = interior_passes_;
+  for (std::vector<NestPass>* passes : {&inside_passes_, &inside_interior_passes_}) {
+    for (NestPass& pass : *passes) {
+      std::erase_if(pass.clips, [&](const auto& clip) { return plan_.is_of_border(clip.guard); });
+      for (loop::Access& access : pass.accesses)
+        std::erase_if(access.guards, [&](const auto& guard) { return plan_.is_of_border(guard); });
+    }
   }
   const DimSet reduced = plan_.reduced_dims();
   for (int i = 0; i < static_cast<int>(nest_.stores.size()); ++i) {
@@ -233,17 +236,35 @@ void NestEmitter::emit_vectors(NestFrame frame, llvm::Value* low, llvm::Value* h
   if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes(frame).back());
   // Single points of a nest with tiles need chains of additions to overlap, too.
   const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;
-  vector_loop(low, high, single ? plan_.single_unroll : plan_.unroll, plan_.may_repeat, {},
-              [&](const Run& run, Values) {
-                NestFrame inner = frame;
-                inner.vectors = run.vectors * frame.tile;
-                inner.known.assign(inner.vectors, frame.known.front());
-                inner.lanes = run.lanes;
-                inner.mask = run.mask;
-                enter(inner, plan_.vector_dim, run.index, plan_.levels > 0);
-                emit_passes(std::move(inner));
-                return Values{};
-              });
+  const auto take = [&](const Run& run, Values) {
+    NestFrame inner = frame;
+    inner.vectors = run.vectors * frame.tile;
+    inner.known.assign(inner.vectors, frame.known.front());
+    inner.lanes = run.lanes;
+    inner.mask = run.mask;
+    enter(inner, plan_.vector_dim, run.index, plan_.levels > 0);
+    emit_passes(std::move(inner));
+    return Values{};
+  };
+  if (plan_.has_inside()) {
+    auto& b = emitter_.builder;
+    const auto [begin, end] = plan_.inside;
+    const std::int64_t beside =
+        nest_.extents[static_cast<std::size_t>(plan_.vector_dim)] - (end - begin);
+    const auto point = [&](llvm::Value* number) {
+      llvm::Value* behind = b.CreateAdd(number, emitter_.i64(end - begin));
+      llvm::Value* is_before = b.CreateICmpSLT(number, emitter_.i64(begin));
+      take({b.CreateSelect(is_before, number, behind)}, {});
+    };
+    // Of few points code knows which taps they miss.
+    constexpr std::int64_t few = 4;
+    for (std::int64_t i = 0; i < beside && beside <= few; ++i) point(emitter_.i64(i));
+    if (beside > few) emitter_.loop(emitter_.i64(0), emitter_.i64(beside), 1, point);
+    frame.inside = true;
+    low = emitter_.i64(begin), high = emitter_.i64(end);
+  }
+  const unsigned unroll = single ? plan_.single_unroll : plan_.unroll;
+  vector_loop(low, high, unroll, plan_.may_repeat, {}, take);
 }
 
 /// Rounds of `unroll` vectors, then of one vector, then the tail: masked, or, where masks are slow,

@@ -99,7 +99,8 @@ class NestEmitter {
     return {vector / runs, std::int64_t{vector % runs} * frame.lanes};
   }
   const std::vector<NestPass>& passes(const NestFrame& frame) const {
-    return frame.inside ? inside_passes_ : frame.tile > 1 ? interior_passes_ : passes_;
+    if (frame.inside) return frame.tile > 1 ? inside_interior_passes_ : inside_passes_;
+    return frame.tile > 1 ? interior_passes_ : passes_;
   }
 
   // nest_pass.cpp: what happens at a point of the parallel dims.
@@ -168,8 +169,8 @@ class NestEmitter {
   /// Of tiles, which lie where no guard along the tile dim fails.
   std::vector<NestPass> interior_passes_;
   std::int64_t interior_begin_ = 0, interior_end_ = 0;
-  /// Of points inside of all borders.
-  std::vector<NestPass> inside_passes_;
+  /// The same two of points inside of the plan's borders.
+  std::vector<NestPass> inside_passes_, inside_interior_passes_;
   /// By access: the first of the same buffer with the same strides.
   std::vector<std::size_t> leaders_;
   std::vector<int> stores_once_;  ///< stores at points of the parallel dims only

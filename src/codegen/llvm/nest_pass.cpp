@@ -7,8 +7,6 @@
 namespace rlx::codegen {
 namespace {
 
-/// Windows of tiles up to this length have no loop.
-constexpr std::int64_t longest_unrolled = 7;
 /// Additions one after the other in a sum; longer ones are sums of parts.
 constexpr std::int64_t longest_sum = 64;
 
@@ -228,11 +226,13 @@ NestEmitter::Values NestEmitter::reduced_loop(int dim, llvm::Value* low, llvm::V
     return joined(pass, inside, own);
   };
   const std::int64_t extent = nest_.extents[static_cast<std::size_t>(dim)];
-  const bool whole = llvm::isa<llvm::Constant>(low) && llvm::isa<llvm::Constant>(high);
-  if (frame.tile > 1 && whole && dim + 1 == plan_.rank() && extent <= longest_unrolled) {
+  const auto* first = llvm::dyn_cast<llvm::ConstantInt>(low);
+  const auto* end = llvm::dyn_cast<llvm::ConstantInt>(high);
+  if (frame.tile > 1 && first && end && dim + 1 == plan_.rank() && extent <= longest_unrolled) {
     // Neighbouring points read the same elements at neighbouring taps: in one block they are read
     // once.
-    for (std::int64_t i = 0; i < extent; ++i) state = step(emitter_.i64(i), std::move(state));
+    for (std::int64_t i = first->getSExtValue(); i < end->getSExtValue(); ++i)
+      state = step(emitter_.i64(i), std::move(state));
     return state;
   }
   return emitter_.loop(low, high, 1, std::move(state), step);

@@ -153,7 +153,8 @@ class PassMaker {
       const std::int64_t c = guard.coefficients[static_cast<std::size_t>(dim)];
       if (c == 0) continue;
       if (dim < nest_.parallel_dims) {
-        if (dim == plan_.vector_dim) return -1;
+        // Points beside the borders have no lanes, and the others no such guards.
+        if (dim == plan_.vector_dim && !plan_.has_inside()) return -1;
         continue;
       }
       if (found >= 0 || c < 0) return -1;

@@ -204,6 +204,8 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   constexpr std::int64_t elements_of_page = 1024;
   double cost = 0;
   const bool woven = lanes >= 4 && dim_between(nest, dim) >= 0;
+  const IndexRange inside =
+      reduced_dims && !reduced ? inside_along(nest, dim, lanes) : IndexRange{};
   auto add = [&](const loop::Access& access, double weight, bool store) {
     const DimSet dims = dims_of(access, node_dims);
     if (reduced_dims && !(dims & reduced_dims)) weight /= row;
@@ -215,7 +217,9 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     double one = access.strides[d] == 0 ? 0.6 : 1;
     // Lanes a page apart and more take an entry of the TLB each.
     const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
-    const auto runs_along = [&](const loop::Guard& guard) { return guard.coefficients[d] != 0; };
+    const auto runs_along = [&](const loop::Guard& guard) {
+      return guard.coefficients[d] != 0 && inside.begin == inside.end;
+    };
     const bool every = !store && !scattered_by_index && is_shuffled(access.strides[d], lanes) &&
                        (machine.masks || std::ranges::none_of(access.guards, runs_along));
     if (every) one = 2 * static_cast<double>(access.strides[d]) - 1;
@@ -295,6 +299,33 @@ void choose_tile(NestPlan& plan, const Machine& machine, int cost) {
   plan.tile = static_cast<unsigned>(std::min<std::int64_t>(neighbours, 4));
   plan.single_unroll = plan.unroll;
   plan.unroll = std::min(plan.unroll, machine.registers > 16 ? 2u : 1u);
+}
+
+/// Do neighbours of a tile read at some indices of this reduced dim what others read at other ones?
+bool taps_are_shared(const NestPlan& plan, int dim) {
+  const auto tile = static_cast<std::size_t>(plan.tile_dim()), d = static_cast<std::size_t>(dim);
+  const std::int64_t taps = plan.nest.extents[d];
+  return taps <= longest_unrolled &&
+         std::ranges::any_of(plan.nest.accesses, [&](const loop::Access& access) {
+           const std::int64_t step = access.strides[tile], tap = access.strides[d];
+           return tap != 0 && step != 0 && step % tap == 0 && std::abs(step / tap) < taps;
+         });
+}
+
+/// A reduced dim whose taps neighbours share becomes the last, which is written out: then one of
+/// them reads for all.
+void put_shared_taps_last(NestPlan& plan) {
+  const int rank = plan.rank();
+  if (plan.tile <= 1 || taps_are_shared(plan, rank - 1)) return;
+  for (int dim = plan.nest.parallel_dims; dim + 1 < rank; ++dim) {
+    if (!taps_are_shared(plan, dim)) continue;
+    std::vector<int> order(static_cast<std::size_t>(rank));
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin() + dim, order.begin() + dim + 1, order.end());
+    rebuild(plan.nest, order);
+    plan.node_dims = node_dims_of(plan.nest);
+    return;
+  }
 }
 
 /// Vectors of a round, at most `most`: what no round takes is computed one by one, and each of
@@ -393,38 +424,7 @@ void choose_turning(NestPlan& plan, const Machine& machine) {
   if (plan.turned.empty()) plan.tile = 1;
 }
 
-/// Stores that a guard leaves out are branched over, which costs little: they are few, and each
-/// block of lanes goes the same way.
-void find_borders(NestPlan& plan) {
-  constexpr int few = 4;  // guarded loads, which are not worth more code
-  if (plan.levels > 0 || plan.tile > 1 || plan.vector_is_reduced()) return;
-  int guarded = 0;
-  std::vector<Border> borders;
-  for (const loop::Access& access : plan.nest.accesses) {
-    guarded += !access.guards.empty();
-    for (const loop::Guard& guard : access.guards) {
-      if (guard.coefficients[static_cast<std::size_t>(plan.vector_dim)] != 0) continue;
-      const auto same = std::ranges::find_if(borders, [&](const Border& border) {
-        return border.extent == guard.extent && border.coefficients == guard.coefficients;
-      });
-      if (same == borders.end()) {
-        borders.push_back({guard.offset, guard.offset, guard.extent, guard.coefficients});
-        continue;
-      }
-      same->first = std::min(same->first, guard.offset);
-      same->last = std::max(same->last, guard.offset);
-    }
-  }
-  if (guarded > few) plan.borders = std::move(borders);
-}
-
 }  // namespace
-
-bool NestPlan::is_of_border(const loop::Guard& guard) const {
-  return std::ranges::any_of(borders, [&](const Border& border) {
-    return border.extent == guard.extent && border.coefficients == guard.coefficients;
-  });
-}
 
 std::int64_t NestPlan::points(int first, int last) const {
   std::int64_t product = 1;
@@ -477,6 +477,7 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   plan.abreast = series > 1 && plan.unroll > 1;
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
+  if (!rows) put_shared_taps_last(plan);
   if (!rows) choose_weaving(plan);
   if (!rows) choose_turning(plan, machine);
   plan_rows(plan, rows);

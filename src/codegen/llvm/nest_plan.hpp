@@ -20,6 +20,11 @@ struct Border {
   std::vector<std::int64_t> coefficients;
 };
 
+/// Indices of a dim.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+};
+
 /// The nest in the form that code is made from, and the decisions.
 ///
 /// Loops, outer to inner: work items (all parallel dims before `split_dim`, and blocks of
@@ -52,6 +57,9 @@ struct NestPlan {
   /// Of a map with many guarded loads: blocks of lanes that lie inside of all borders have code of
   /// their own, which asks for none of them.
   std::vector<Border> borders;
+  /// Of a reduction whose guards run along its lanes: the indices of the vector dim for which they
+  /// all hold, whatever is reduced. Lanes take these without asking, the others come one by one.
+  IndexRange inside;
   /// No store changes what a load reads: points may be computed twice, so that the last vector of a
   /// row reaches back into the one before it.
   bool may_repeat = false;
@@ -74,9 +82,13 @@ struct NestPlan {
   int rank() const { return static_cast<int>(nest.extents.size()); }
   std::int64_t points(int first, int last) const;  ///< product of extents
   DimSet reduced_dims() const;
+  bool has_inside() const { return inside.begin < inside.end; }
   /// Does code of points inside of all borders leave the guard out?
   bool is_of_border(const loop::Guard& guard) const;
 };
+
+/// Windows of tiles up to this length have no loop.
+inline constexpr std::int64_t longest_unrolled = 7;
 
 /// With `rows` a work item is one point of the parallel dims, in row-major order, and lanes run
 /// along the last dim.
@@ -87,6 +99,14 @@ void plan_rows(NestPlan& plan, bool rows);
 
 /// Cuts a plan whose tiles and row blocks are known into work items; a step of plan_nest.
 void plan_items(NestPlan& plan, bool rows);
+
+/// Finds which points have code that asks no guards; a step of plan_nest behind all others.
+void find_borders(NestPlan& plan);
+
+/// Of a nest that reduces: the indices of a parallel dim for which no guard along it fails,
+/// whatever is reduced. Empty where no guard runs along it, or where they fill no register of
+/// `lanes` or leave more than a fifth to the borders.
+IndexRange inside_along(const loop::Nest& nest, int dim, unsigned lanes);
 
 /// The parallel dim, beside the vector dim, along which neighbours lie closest in the first store;
 /// or -1.

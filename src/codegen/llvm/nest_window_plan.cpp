@@ -24,7 +24,7 @@ bool has_index_nodes_reduced(const NestPlan& plan) {
 bool suits(const NestPlan& plan, const std::vector<NestPass>& passes) {
   if (plan.levels != 1 || passes.size() != 2 || !passes[1].stores.empty()) return false;
   if (plan.points(plan.nest.parallel_dims, plan.rank()) > most_taps) return false;
-  if (plan.vector_is_reduced() || has_index_nodes_reduced(plan)) return false;
+  if (plan.vector_is_reduced() || plan.has_inside() || has_index_nodes_reduced(plan)) return false;
   const NestPass& pass = passes[0];
   if (!pass.saved.empty() || pass.reductions.empty() || pass.reductions.size() > 2) return false;
   for (const ReductionEmitter& reduction : pass.reductions) {
