@@ -119,11 +119,11 @@ constexpr Overlap zen2_avx2{.beside_busiest = 0.2,
 
 /// The same on Zen 4, whose units are as wide, but look farther ahead: fitted by bench/cost_fit,
 /// 2026-11-28, on a host whose other threads of the cores were taken.
-constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.79, 0.5},
-                            .writes = {1, 0.96, 0.78, 1.75},
+constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.95, 0.5},
+                            .writes = {1, 0.96, 0.65, 1.75},
                             .room = {0.9, 0.65, 0.72},
                             .gather = 0.37,
-                            .beside_busiest = 0.27,
+                            .beside_busiest = 0.22,
                             .beside_divider = 0.65,
                             .max_steps = 2.1,
                             .max_latency = 2,
@@ -140,7 +140,7 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.79, 0.5},
                             .fetched_by_blocks = 0.3,
                             .power = 5.4,
                             .block_power = 3,
-                            .row_starts = 0.37,
+                            .row_starts = 0.3,
                             .load_across = 1.1,
                             .tap_across = 1.1,
                             .store_across = 1.32,
@@ -160,7 +160,7 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.79, 0.5},
                             .streams = 15,
                             .further_line = {0, 0.07, 0.67, 3.1},
                             .crowded_line = 3.1,
-                            .turned_line = {0, 0.1, 0.45, 0},
+                            .turned_line = {0, 0.15, 0.45, 0},
                             .turned_ways = 7,
                             .crowded_store = 4.2,
                             .crowded_turn = 8};
@@ -284,9 +284,9 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
   model.cycle = 0.352 * slower;
   model.read = {132 / slower, 91 / slower, 78 / slower, 34};
   model.write = {92 / slower, 88 / slower, 78 / slower, 30};
-  model.kernel = 0.88 * slower;
-  model.item = 1.1 * slower;
-  model.loop = 0.13 * slower;
+  model.kernel = 0.5 * slower;
+  model.item = 0.9 * slower;
+  model.loop = 0.1 * slower;
   model.row_block = 6.1 * slower;
   model.tap = 4.8 * slower;
   model.join = 1.1 * slower;

@@ -122,7 +122,9 @@ class NestCost : public NestLines {
       if (stride < 0) body.alu += 2 * model_.cycle;
     }
     count += accesses * shared;
-    for (const loop::Guard& guard : access.guards) {
+    // Tiles inside of all borders ask for nothing.
+    for (const loop::Guard& guard :
+         plan_.has_inside() ? std::vector<loop::Guard>{} : access.guards) {
       const auto runs_along = [&](int dim) { return guard.coefficients[at(dim)] != 0; };
       // Points of a tile that differ in what lies inside have no bounds in common.
       const bool clipped = plan_.levels > 0 && !(plan_.tile > 1 && runs_along(plan_.tile_dim()));
@@ -145,12 +147,11 @@ class NestCost : public NestLines {
     return plan_.has_inside() ? extent(plan_.vector_dim) - inside : 0;
   }
   /// What an element of such a point takes, of a vector of elements: some lie outside.
-  static constexpr double share_of_point = 0.35;
+  static constexpr double share_of_point = 0.6;
 
   /// Cycles of a guard that runs along the lanes.
   double guard_along() const {
     if (plan_.levels == 0) return overlap_.guard;
-    if (plan_.has_inside()) return 0;
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
     if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
     return overlap_.looped_guard;
