@@ -66,12 +66,18 @@ TEST(Windows, windows_inside_of_their_rows_go_along_them) {
   EXPECT_THAT(kernels_of(channels_first(halved, 3, 20, 20)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(channels_first(twos, 32, 6, 6)), ElementsAre("pool"));
   // Their ends, where lanes would differ, come point by point.
-  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 20)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 40, 28)), ElementsAre("pool"));
   // Many points at the borders, or lanes far apart; elements that are read again along every other
   // column, or along rows that fill no register.
   const auto turned = ElementsAre("copy", "pool", "output");
   EXPECT_THAT(kernels_of(channels_first(wide, 32, 20, 20)), turned);
   EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 9)), turned);
+  // Points at the borders come one by one, each with all of its taps; large images cost more to
+  // turn.
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 14, 14)), turned);
+  EXPECT_THAT(kernels_of(channels_first(padded, 700, 14, 14)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 40, 40)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(channels_first(fives, 32, 20, 20)), ElementsAre("pool", "output"));
   EXPECT_THAT(kernels_of(channels_first(halved, 32, 20, 20)), turned);
   EXPECT_THAT(kernels_of(channels_first(threes, 32, 20, 9)), turned);
