@@ -310,6 +310,14 @@ NestEmitter::Values NestEmitter::vector_loop(llvm::Value* low, llvm::Value* high
   });
 }
 
+/// The element that the access reads or writes where all indices are 0.
+llvm::Value* NestEmitter::start_of(const loop::Access& access) {
+  const auto buffer = static_cast<std::size_t>(access.buffer);
+  llvm::Type* element = memory_type(emitter_, emitter_.kernel.buffers[buffer].dtype);
+  return emitter_.builder.CreateConstGEP1_64(element, emitter_.buffers[buffer],
+                                             static_cast<std::uint64_t>(access.offset));
+}
+
 /// Notes the index of a dim; with_addresses: moves the addresses of all accesses along it.
 void NestEmitter::enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses) {
   auto& b = emitter_.builder;
@@ -321,11 +329,7 @@ void NestEmitter::enter(NestFrame& frame, int dim, llvm::Value* index, bool with
     PartialAddress& address = frame.addresses[i];
     llvm::Type* element =
         memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype);
-    if (!address.pointer) {
-      address.pointer =
-          b.CreateConstGEP1_64(element, emitter_.buffers[static_cast<std::size_t>(a.buffer)],
-                               static_cast<std::uint64_t>(a.offset));
-    }
+    if (!address.pointer) address.pointer = start_of(a);
     address.dims |= DimSet{1} << dim;
     if (leaders_[i] != i) {
       // A constant distance from it: one register holds the addresses of them all.
@@ -410,10 +414,7 @@ void NestEmitter::hoist_index(NestFrame& frame, const NestPass& pass, std::size_
   auto& b = emitter_.builder;
   llvm::Type* element =
       memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(moved.buffer)].dtype);
-  if (!address.pointer)
-    address.pointer =
-        b.CreateConstGEP1_64(element, emitter_.buffers[static_cast<std::size_t>(moved.buffer)],
-                             static_cast<std::uint64_t>(moved.offset));
+  if (!address.pointer) address.pointer = start_of(moved);
   llvm::Value* offset = expression_at(frame, pass, 0).index_offset(moved);
   address.pointer = b.CreateGEP(element, address.pointer, offset);
   address.with_index = true;

@@ -85,6 +85,7 @@ class NestEmitter {
                      Values state, const Body& body);
   llvm::Value* is_inside(const NestFrame& frame);
   void enter(NestFrame& frame, int dim, llvm::Value* index, bool with_addresses);
+  llvm::Value* start_of(const loop::Access& access);
   void hoist(NestFrame& frame, const NestPass& pass);
   void hoist_index(NestFrame& frame, const NestPass& pass, std::size_t number);
   void find_interior();
