@@ -143,7 +143,7 @@ class NestCost : public NestLines {
 
   /// Points of a row beside those that lanes take without asking: they come one by one.
   double points_beside() const {
-    const auto inside = static_cast<double>(plan_.inside.end - plan_.inside.begin);
+    const auto inside = static_cast<double>(plan_.inside.size());
     return plan_.has_inside() ? extent(plan_.vector_dim) - inside : 0;
   }
   /// What an element of such a point takes, of a vector of elements: some lie outside.

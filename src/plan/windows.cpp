@@ -1,6 +1,7 @@
 // Windows of depthwise convolutions and pools.
 #include "plan/windows.hpp"
 
+#include "codegen/index_range.hpp"
 #include "codegen/machine.hpp"
 #include "rlx/ops.hpp"
 
@@ -14,13 +15,13 @@ std::int64_t end_of(const Window& window, std::size_t axis, std::int64_t results
 }
 
 /// Windows along a spatial axis of `extent` elements that lie inside of it.
-std::int64_t inside_of(const Window& window, std::size_t axis, std::int64_t results,
-                       std::int64_t extent) {
-  const std::int64_t stride = window.strides[axis], pad = window.pad_low[axis];
+codegen::IndexRange inside_of(const Window& window, std::size_t axis, std::int64_t results,
+                              std::int64_t extent) {
   const std::int64_t reach = (window.extents[axis] - 1) * window.dilations[axis];
-  const std::int64_t first = (pad + stride - 1) / stride;
-  const std::int64_t room = std::max<std::int64_t>(extent + pad - reach, 0);
-  return std::max<std::int64_t>(std::min(results, (room + stride - 1) / stride) - first, 0);
+  codegen::IndexRange inside =
+      codegen::indices_inside(-window.pad_low[axis], window.strides[axis], reach, extent);
+  inside.end = std::min(inside.end, results);
+  return {inside.begin, std::max(inside.begin, inside.end)};
 }
 
 constexpr unsigned few_lanes = 8;
@@ -28,12 +29,18 @@ constexpr unsigned few_lanes = 8;
 constexpr std::int64_t held_bytes = 512 * 1024;
 
 /// Do lanes along a row of `results`, of which those that are not `inside` come one by one, take
-/// less than turning an image of so many bytes, and its results back? Cycles of a register's taps
-/// and of its part of both turns, as measured on Zen 4 with AVX2.
-bool is_faster_along(double taps, std::int64_t results, std::int64_t inside, std::int64_t bytes) {
-  constexpr double along = 0.85, point = 0.68, across = 0.55, near_turns = 6, far_turns = 16;
+/// less than turning an image of so many bytes, and its results back? Cycles of a register's taps,
+/// by whether rows share what they read, and of its part of both turns, as measured on Zen 4 with
+/// AVX2.
+bool is_faster_along(const Window& window, std::int64_t results, std::int64_t inside,
+                     std::int64_t bytes) {
+  constexpr double shared = 0.85, alone = 1.3, point = 0.68, across = 0.55;
+  constexpr double near_turns = 6, far_turns = 16;
   // Two threads gain more by one kernel than by three.
   constexpr double favour = 1.15;
+  const double along = window.extents.size() > 1 ? shared : alone;
+  double taps = 1;
+  for (const std::int64_t extent : window.extents) taps *= static_cast<double>(extent);
   const double turns = bytes <= held_bytes ? near_turns : far_turns;
   const auto registers = static_cast<double>((inside + few_lanes - 1) / few_lanes);
   const double row = taps * (along * registers + point * static_cast<double>(results - inside));
@@ -101,16 +108,15 @@ bool stays_channels_first(const Graph& graph, const Region& region, const View& 
   const std::size_t last = window.extents.size() - 1;
   const std::int64_t results = region.dims[last + 1];
   if (image.dims.back() == 1 || image.strides[last + 1] != 1) return false;
-  const std::int64_t inside = inside_of(window, last, results, image.dims[last + 1]);
-  const bool are_most = inside >= few_lanes && 4 * (results - inside) <= inside;
-  if (inside < results && !are_most) return false;
+  const codegen::IndexRange inside = inside_of(window, last, results, image.dims[last + 1]);
+  const bool has_ends = inside.size() < results;
+  if (has_ends && !codegen::most_lie_inside(inside, results, few_lanes)) return false;
   // Rows that fill no register leave a turned image the better one.
   const std::int64_t stride = window.strides[last];
   if (turns_image(graph, region)) {
-    double taps = 1;
-    for (const std::int64_t extent : window.extents) taps *= static_cast<double>(extent);
+    if (stride != 1 || results < few_lanes) return false;
     const auto bytes = static_cast<std::int64_t>(graph.type(root.inputs[0]).bytes());
-    return stride == 1 && results >= few_lanes && is_faster_along(taps, results, inside, bytes);
+    return !has_ends || is_faster_along(window, results, inside.size(), bytes);
   }
   return stride == 1 || codegen::is_shuffled(stride, few_lanes);
 }

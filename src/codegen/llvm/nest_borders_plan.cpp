@@ -18,10 +18,7 @@ IndexRange holds_along(const loop::Nest& nest, const loop::Guard& guard, int dim
     if (other < nest.parallel_dims || c < 0) return {0, 0};
     reach += c * (nest.extents[at(other)] - 1);
   }
-  if (step < 0) return {0, 0};
-  const std::int64_t first = std::max<std::int64_t>(-guard.offset, 0);
-  const std::int64_t room = std::max<std::int64_t>(guard.extent - guard.offset - reach, 0);
-  return {(first + step - 1) / step, (room + step - 1) / step};
+  return step < 0 ? IndexRange{} : indices_inside(guard.offset, step, reach, guard.extent);
 }
 
 /// Stores that a guard leaves out are branched over, which costs little: they are few, and each
@@ -66,9 +63,7 @@ IndexRange inside_along(const loop::Nest& nest, int dim, unsigned lanes) {
       inside = {std::max(inside.begin, holds.begin), std::min(inside.end, holds.end)};
     }
   }
-  const std::int64_t points = inside.end - inside.begin;
-  const bool are_most = points >= lanes && 4 * (extent - points) <= points;
-  return any && are_most ? inside : IndexRange{0, 0};
+  return any && most_lie_inside(inside, extent, lanes) ? inside : IndexRange{};
 }
 
 bool NestPlan::is_of_border(const loop::Guard& guard) const {

@@ -218,7 +218,7 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     // Lanes a page apart and more take an entry of the TLB each.
     const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
     const auto runs_along = [&](const loop::Guard& guard) {
-      return guard.coefficients[d] != 0 && inside.begin == inside.end;
+      return guard.coefficients[d] != 0 && inside.size() == 0;
     };
     const bool every = !store && !scattered_by_index && is_shuffled(access.strides[d], lanes) &&
                        (machine.masks || std::ranges::none_of(access.guards, runs_along));

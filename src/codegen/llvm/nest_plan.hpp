@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "codegen/index_range.hpp"
 #include "codegen/machine.hpp"
 
 namespace rlx::codegen {
@@ -18,11 +19,6 @@ using DimSet = std::uint64_t;
 struct Border {
   std::int64_t first = 0, last = 0, extent = 0;
   std::vector<std::int64_t> coefficients;
-};
-
-/// Indices of a dim.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
 };
 
 /// The nest in the form that code is made from, and the decisions.
@@ -82,7 +78,7 @@ struct NestPlan {
   int rank() const { return static_cast<int>(nest.extents.size()); }
   std::int64_t points(int first, int last) const;  ///< product of extents
   DimSet reduced_dims() const;
-  bool has_inside() const { return inside.begin < inside.end; }
+  bool has_inside() const { return inside.size() > 0; }
   /// Does code of points inside of all borders leave the guard out?
   bool is_of_border(const loop::Guard& guard) const;
 };
