@@ -190,6 +190,7 @@ std::vector<Figure> figures() {
   overlap("lone_division", &Overlap::lone_division);
   overlap("max_steps", &Overlap::max_steps);
   overlap("max_latency", &Overlap::max_latency);
+  overlap("added_product", &Overlap::added_product);
   overlap("first_pass", &Overlap::first_pass);
   overlap("window", &Overlap::window);
   overlap("window_end", &Overlap::window_end);

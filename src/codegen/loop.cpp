@@ -177,6 +177,7 @@ std::int64_t Strips::count() const {
   for (const auto& stage : stages) {
     const auto* nest = std::get_if<Nest>(&stage);
     if (nest == nullptr) continue;
+    count = nest->parts;
     for (std::int32_t dim = 0; dim < nest->lead; ++dim)
       count *= nest->extents[static_cast<std::size_t>(dim)];
     break;
@@ -185,6 +186,12 @@ std::int64_t Strips::count() const {
 }
 
 Nest strip_of(const Nest& nest, std::int64_t strip) {
+  if (nest.parts > 1) {
+    std::int64_t points = 1;
+    for (std::int32_t dim = 0; dim < nest.lead; ++dim)
+      points *= nest.extents[static_cast<std::size_t>(dim)];
+    return strip_of(part_of(nest, static_cast<std::int32_t>(strip / points)), strip % points);
+  }
   Nest result = nest;
   for (auto dim = static_cast<std::size_t>(nest.lead); dim-- > 0;) {
     const std::int64_t extent = nest.extents[dim], at = strip % extent;
@@ -251,10 +258,14 @@ std::string extents_text(const Kernel& kernel) {
     return contraction(chain->first) + fmt::format(", then n {}", chain->second.n);
   }
   if (const auto* strips = std::get_if<Strips>(&kernel.body)) {
-    std::string text = fmt::format("{} strips", strips->count());
+    std::string products;
     for (const auto& stage : strips->stages)
-      if (const auto* c = std::get_if<Contraction>(&stage)) text += " of " + contraction(*c);
-    return text;
+      if (const auto* c = std::get_if<Contraction>(&stage)) products += " of " + contraction(*c);
+    if (products.empty()) {
+      const auto& nest = std::get<Nest>(strips->stages.back());
+      products = " of " + times(nest.extents.begin() + nest.lead, nest.extents.end());
+    }
+    return fmt::format("{} strips{}", strips->count(), products);
   }
   const auto& r = std::get<Recurrence>(kernel.body);
   const std::string steps = r.step_buffer < 0 ? fmt::format("{} steps", r.steps) : "one step";

@@ -159,8 +159,8 @@ struct Chain {
 
 /// Bodies that a worker runs one after the other on one strip after the other (rows of tiles of a
 /// convolution: points, their products, pixels), so that what they hand on stays in its caches. The
-/// leading dims of the nests count the strips, equally many in all; contractions do the same for
-/// each strip. Local buffers hold one strip.
+/// parts and leading dims of the nests count the strips, equally many in all; contractions do the
+/// same for each strip. Local buffers hold one strip.
 struct Strips {
   std::vector<std::variant<Nest, Contraction>> stages;
   bool operator==(const Strips&) const = default;
@@ -168,7 +168,8 @@ struct Strips {
   std::int64_t count() const;
 };
 
-/// That point of the leading dims of a nest, as a nest of its own.
+/// That point of the leading dims of a nest, of the first part before those of the second, as a
+/// nest of its own.
 Nest strip_of(const Nest& nest, std::int64_t strip);
 
 /// A recurrent layer: for every direction and batch row the walk over all steps. At each step and

@@ -129,7 +129,11 @@ class NestCost : public NestLines {
       // Points of a tile that differ in what lies inside have no bounds in common.
       const bool clipped = plan_.levels > 0 && !(plan_.tile > 1 && runs_along(plan_.tile_dim()));
       const double aside = clipped ? overlap_.clipped_guard : 1;
-      const double cycles = runs_along(plan_.vector_dim) ? guard_along() : aside;
+      // Those of a map that are the same for all lanes are asked once a row.
+      const double of_row =
+          plan_.levels == 0 && plan_.tile <= 1 ? vectors_of(extent(plan_.vector_dim)) : 1;
+      const double cycles =
+          runs_along(plan_.vector_dim) ? guard_along() : aside / std::max(of_row, 1.0);
       body.alu += cycles * share_asking(guard) * model_.cycle * shared;
     }
     if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;

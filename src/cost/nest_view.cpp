@@ -123,8 +123,7 @@ double NestView::step_ns(const ScalarNode& node) const {
 }
 
 bool NestView::adds_a_product(const ScalarNode& node) const {
-  // Fitted where a register takes two steps: elsewhere both are counted.
-  if (!model_.takes_two_steps() || !is_float(node.dtype)) return false;
+  if (!is_float(node.dtype)) return false;
   if (node.op != ScalarOp::add && node.op != ScalarOp::sub) return false;
   const auto is_product = [&](ScalarId id) {
     return id >= 0 && nest_.nodes[at(id)].op == ScalarOp::mul;
@@ -133,7 +132,10 @@ bool NestView::adds_a_product(const ScalarNode& node) const {
 }
 
 void NestView::add_node(Body& body, const ScalarNode& node, double registers, bool one_lane) const {
-  const double ns = adds_a_product(node) ? 0 : node_ns(node, nest_.nodes, model_) * registers;
+  const double shown = !adds_a_product(node)      ? 1
+                       : model_.takes_two_steps() ? 0
+                                                  : overlap_.added_product;
+  const double ns = shown * node_ns(node, nest_.nodes, model_) * registers;
   const bool divides = node.op == ScalarOp::div || node.op == ScalarOp::sqrt ||
                        node.op == ScalarOp::rsqrt || node.op == ScalarOp::reciprocal;
   const bool is_known = model_.machine.masks && codegen::logistic_of(node, nest_.nodes) >= 0;

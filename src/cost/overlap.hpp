@@ -17,6 +17,9 @@ struct Overlap {
   /// Of what caches of each level hold, the part that what is touched once passes through before it
   /// pushes out what came before it.
   std::array<double, 3> room{0.9, 0.72, 0.72};
+  /// Of an addition to a product, the part that shows beside that: additions may have units of
+  /// their own. Where a register takes two steps none does.
+  double added_product = 1;
   /// Of the time of an element that lies alone, the part that shows beside others.
   double gather = 1;
   /// Of the time of an element that lies alone, what a guard adds to it.

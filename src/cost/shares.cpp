@@ -72,6 +72,9 @@ class Shares {
     const std::int64_t first = std::min(known.first, share.first),
                        last = std::max(known.last, share.last);
     if (both < 0 || 4 * both < 3 * (last - first)) return false;
+    // Runs that lie beside each other in a period are others (the planes that a pass writes).
+    const std::int64_t apart = std::max(known.first, share.first) - first;
+    if (known.kind == Share::Kind::woven && 4 * apart > known.run) return false;
     known.first = first, known.last = last;
     known.begin = std::min(known.begin, share.begin), known.end = std::max(known.end, share.end);
     known.elements = std::min(known.elements + share.elements, last - first + 1);

@@ -228,28 +228,30 @@ class Transforms {
   Transforms(std::int64_t outputs, std::int64_t stride)
       : line_(outputs, winograd::magnitudes(outputs), true), stride_(stride) {}
 
+  /// B^T d of one line.
+  Line image(const Line& d) const {
+    if (stride_ == 1) return line_.image(d);
+    return {difference(d[0], d[2]), d[2], difference(d[4], d[2]), d[1], d[3]};
+  }
+  /// A^T m of one line.
+  Line outputs(const Line& m) const {
+    if (stride_ == 1) return line_.outputs(m);
+    return {sum(sum(m[0], m[1]), m[3]), sum(sum(m[1], m[2]), m[4])};
+  }
+
   /// B^T d B of a tile of the image.
   Square image(const Square& d) const {
-    return both_ways(d, [&](const Line& line) { return image_points(line); });
+    return both_ways(d, [&](const Line& line) { return image(line); });
   }
 
   /// A^T m A of the products of a tile.
   Square outputs(const Square& m) const {
-    return both_ways(m, [&](const Line& line) { return output_points(line); });
+    return both_ways(m, [&](const Line& line) { return outputs(line); });
   }
 
  private:
   static V sum(const V& a, const V& b) { return LineTransforms<V>::plus(a, 1, b); }
   static V difference(const V& a, const V& b) { return LineTransforms<V>::plus(a, -1, b); }
-
-  Line image_points(const Line& d) const {
-    if (stride_ == 1) return line_.image(d);
-    return {difference(d[0], d[2]), d[2], difference(d[4], d[2]), d[1], d[3]};
-  }
-  Line output_points(const Line& m) const {
-    if (stride_ == 1) return line_.outputs(m);
-    return {sum(sum(m[0], m[1]), m[3]), sum(sum(m[1], m[2]), m[4])};
-  }
 
   /// The transform along the columns, then along the rows.
   template <class Transform>

@@ -75,14 +75,16 @@ class PlanBuilder {
   void add_tiles(const Region& region);
   /// The three steps of a convolution by points as one kernel, a strip of tiles at a time.
   void add_tile_strips(const Region& region);
-  /// Gives a value [points, tiles, channels] a place in workers' scratch for so many tiles.
+  /// Rows of channels of planes in workers' scratch, [planes, rows, channels].
+  Located worker_planes(const Dims& dims, DType dtype, std::string name);
+  /// Gives a value [points, tiles, channels] such a place for so many tiles.
   void place_strip(ValueId id, std::int64_t columns);
   /// What a transform reads.
   Located pixels_or_products(const Region& region);
-  /// The transform of a region. strip_columns: points are those of the strip that the leading dims
-  /// name, of so many columns of tiles; 0: of all tiles.
-  loop::Nest tiles_nest(const Region& region, const Located& source, std::int64_t strip_columns,
-                        KernelBuffers& buffers);
+  /// The transform of a region as the next stages of `strips`. strip_columns: points are those of
+  /// the strip that the leading dims name, of so many columns of tiles; 0: of all tiles.
+  void add_passes(const Region& region, const Located& source, std::int64_t strip_columns,
+                  KernelBuffers& buffers, loop::Strips& strips);
   /// Lets workers share out the points of an image where the last step's kernel, which multiplies
   /// the value `points`, shares them out.
   void share_points(ValueId points);

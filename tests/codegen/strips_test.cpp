@@ -103,6 +103,43 @@ TEST(Strips, InAnyPieces) {
   expect_as_interpreted(kernel, start, 1e-4, 4);
 }
 
+/// Sums and differences of neighbours, which one half of the strips each makes, and their squares.
+loop::Kernel halves(std::int64_t rows, std::int64_t columns) {
+  NestBuilder first({rows, columns});
+  const int x = first.buffer(f32, rows * (columns + 1));
+  const int local = first.buffer(f32, 2 * columns);
+  const ScalarId here = first.load(x, {columns + 1, 1}), next = first.load(x, {columns + 1, 1}, 1);
+  first.store(local, first.binary(ScalarOp::add, here, next), {0, 1});
+  first.store(local, first.binary(ScalarOp::sub, here, next), {0, 1}, columns);
+  first.nest().lead = 1;
+  first.nest().parts = 2;
+  loop::Kernel kernel = first.kernel(2);
+  kernel.buffers[static_cast<std::size_t>(local)].local = true;
+  kernel.buffers.push_back({.dtype = f32, .elements = 2 * rows * columns, .written = true});
+
+  NestBuilder second({2, rows, columns});
+  for (const loop::Buffer& buffer : kernel.buffers) second.buffer(f32, buffer.elements);
+  const ScalarId half = second.load(local, {columns, 0, 1});
+  second.store(2, second.binary(ScalarOp::mul, half, half), {rows * columns, columns, 1});
+  second.nest().lead = 2;
+  const loop::Kernel last = second.kernel(3);
+  kernel.body = loop::Strips{{std::get<loop::Nest>(kernel.body), std::get<loop::Nest>(last.body)}};
+  return kernel;
+}
+
+TEST(Strips, ShareOutParts) {
+  for (const std::int64_t columns : {1, 16, 37}) expect_as_interpreted(halves(3, columns), 1e-5, 1);
+  const loop::Kernel kernel = halves(3, 20);
+  const auto& strips = std::get<loop::Strips>(kernel.body);
+  EXPECT_EQ(strips.count(), 6);
+  EXPECT_EQ(loop::extents_text(kernel), "6 strips of 20");
+  // The second half of the strips makes differences alone.
+  const loop::Nest fifth = loop::strip_of(std::get<loop::Nest>(strips.stages[0]), 4);
+  ASSERT_EQ(fifth.stores.size(), 1u);
+  EXPECT_EQ(fifth.stores[0].access.offset, 20);
+  EXPECT_EQ(fifth.accesses[0].offset, 21);
+}
+
 TEST(Strips, TellTheirCountAndShape) {
   const loop::Kernel kernel = strips({});
   EXPECT_EQ(std::get<loop::Strips>(kernel.body).count(), 10);

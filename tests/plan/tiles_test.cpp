@@ -263,20 +263,73 @@ TEST(Tiles, a_layer_by_points_has_no_pad_and_no_copy) {
               ::testing::ElementsAre("relu", "winograd_image+dot_general+winograd_outputs+relu"));
 }
 
+/// Products of one image with the weights of two convolutions.
+Graph two_layers(std::int64_t channels) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {2, 10, 14, channels});
+  const Value points = graph.add_one(op::WinogradImage{4}, {x});
+  for (const std::string name : {"a", "b"}) {
+    const Value w = testing::weight(graph, {36, channels, channels}, name == "a" ? 3 : 7);
+    const op::WinogradOutputs results{.outputs = 4, .rows = 2, .columns = 3};
+    graph.output(name, graph.add_one(results, {matmul(points, w)}));
+  }
+  return graph;
+}
+
 TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {
-  const FlatGraph flat = flatten(layer(4, 130, [](Graph&, Value y) { return y; })).value();
-  const auto parts_of_image = [&](int threads, std::int64_t cache_bytes) {
+  const auto parts_of_image = [](const Graph& graph, int threads, std::int64_t cache_bytes) {
     BuildOptions options;
     options.target = cost::zen5_target;
     options.model = cost::model_of_zen5();
     options.model.cache_bytes[1] = cache_bytes;
     options.threads = threads;
-    const Plan plan = build_plan(flat, options).value();
-    return std::get<loop::Nest>(plan.kernels.at(0).body).parts;
+    const Plan plan = build_plan(flatten(graph).value(), options).value();
+    const auto& body = plan.kernels.at(0).body;
+    if (const auto* nest = std::get_if<loop::Nest>(&body)) return nest->parts;
+    const auto& passes = std::get<loop::Strips>(body).stages;
+    const auto& columns = std::get<loop::Nest>(passes[0]);
+    const auto& rows = std::get<loop::Nest>(passes[1]);
+    EXPECT_EQ(rows.lead, columns.lead + (columns.parts > 1));
+    return columns.parts;
   };
-  EXPECT_EQ(parts_of_image(1, 1 << 20), 1);
-  EXPECT_EQ(parts_of_image(2, 1 << 20), 2);
-  EXPECT_EQ(parts_of_image(2, 1 << 10), 1);
+  for (const std::int64_t outputs : {2, 4}) {
+    const Graph graph = layer(outputs, 130, nothing);
+    EXPECT_EQ(parts_of_image(graph, 1, 1 << 20), 1);
+    EXPECT_EQ(parts_of_image(graph, 2, 1 << 20), 2);
+    EXPECT_EQ(parts_of_image(graph, 2, 1 << 10), 1);
+  }
+  const Graph two = two_layers(130);
+  EXPECT_EQ(parts_of_image(two, 2, 1 << 20), 2);
+  expect_computed(two, 2e-2);
+}
+
+/// Large tiles, along the columns and then along the rows, in blocks of channels that workers share
+/// out evenly and of which L2 holds what is made in between.
+TEST(Tiles, images_of_large_tiles_take_two_passes) {
+  const auto image = [](const Graph& graph, int threads, std::int64_t l2_bytes) {
+    BuildOptions options;
+    options.target = cost::zen5_target;
+    options.model = cost::model_of_zen5();
+    options.model.cache_bytes[1] = l2_bytes;
+    options.threads = threads;
+    return build_plan(flatten(graph).value(), options).value().kernels.at(0);
+  };
+  const auto blocks = [](const loop::Kernel& kernel) {
+    const auto& columns = std::get<loop::Nest>(std::get<loop::Strips>(kernel.body).stages.at(0));
+    EXPECT_EQ(columns.extents.back() * columns.extents[3], 96);
+    return columns.extents[3];
+  };
+  const Graph small = layer(2, 96, nothing), large = wide_layer(96, false);
+  EXPECT_TRUE(std::holds_alternative<loop::Nest>(image(small, 1, 1 << 20).body));
+  EXPECT_EQ(blocks(image(large, 1, 1 << 20)), 1);
+  EXPECT_EQ(blocks(image(large, 2, 1 << 20)), 1);  // two rows of tiles
+  EXPECT_EQ(blocks(image(large, 3, 1 << 20)), 3);
+  EXPECT_EQ(blocks(image(large, 1, 600 << 10)), 2);
+  std::int64_t local = 0;
+  for (const loop::Buffer& buffer : image(large, 1, 600 << 10).buffers)
+    if (buffer.local) local += buffer.elements;
+  // 29 tiles of 4 columns and two more, in six planes an odd number of lines apart.
+  EXPECT_EQ(local, 6 * ((29 * 4 + 2) * 48 / 16 + 1) * 16);
 }
 
 TEST(Tiles, points_a_multiple_of_pages_apart_get_a_line_between_them) {

@@ -233,7 +233,10 @@ llvm::Value* NestEmitter::is_inside(const NestFrame& frame) {
 void NestEmitter::emit_vectors(NestFrame frame, llvm::Value* low, llvm::Value* high) {
   frame.lanes = 1;
   frame.low = low, frame.high = high;
-  if (plan_.levels == 0 && frame.tile == 1) hoist(frame, passes(frame).back());
+  if (plan_.levels == 0 && frame.tile == 1) {
+    hoist(frame, passes(frame).back());
+    hoist_guards(frame, passes(frame).back());
+  }
   // Single points of a nest with tiles need chains of additions to overlap, too.
   const bool single = plan_.tile > 1 && plan_.levels > 0 && frame.tile == 1;
   const auto take = [&](const Run& run, Values) {
@@ -329,7 +332,6 @@ void NestEmitter::enter(NestFrame& frame, int dim, llvm::Value* index, bool with
     PartialAddress& address = frame.addresses[i];
     llvm::Type* element =
         memory_type(emitter_, emitter_.kernel.buffers[static_cast<std::size_t>(a.buffer)].dtype);
-    if (!address.pointer) address.pointer = start_of(a);
     address.dims |= DimSet{1} << dim;
     if (leaders_[i] != i) {
       // A constant distance from it: one register holds the addresses of them all.
@@ -338,6 +340,7 @@ void NestEmitter::enter(NestFrame& frame, int dim, llvm::Value* index, bool with
                                              static_cast<std::uint64_t>(a.offset - leader.offset));
       continue;
     }
+    if (!address.pointer) address.pointer = start_of(a);
     const std::int64_t stride = a.strides[static_cast<std::size_t>(dim)];
     if (stride == 0) continue;
     address.pointer =
@@ -397,6 +400,21 @@ void NestEmitter::hoist(NestFrame& frame, const NestPass& pass) {
   }
   for (const int store : pass.stores)
     hoist_index(frame, pass, nest_.accesses.size() + static_cast<std::size_t>(store));
+}
+
+/// Asks guards of a map that do not run along its lanes once, not for each register.
+void NestEmitter::hoist_guards(NestFrame& frame, const NestPass& pass) {
+  const auto is_known = [&](const loop::Guard& guard) {
+    for (std::size_t dim = 0; dim < guard.coefficients.size(); ++dim)
+      if (guard.coefficients[dim] != 0 && !(frame.fixed >> dim & 1)) return false;
+    return true;
+  };
+  PointExpression at = expression_at(frame, pass, 0);
+  for (std::size_t i = 0; i < frame.addresses.size(); ++i) {
+    const bool is_load = i < pass.accesses.size();
+    const std::vector<loop::Guard>& guards = (is_load ? pass.accesses[i] : access(i)).guards;
+    if (std::ranges::all_of(guards, is_known)) frame.addresses[i].guard = at.all_hold(guards);
+  }
 }
 
 /// Moves an access to where data says, if that is known by now and the same for all vectors: the

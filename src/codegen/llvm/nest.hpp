@@ -88,6 +88,7 @@ class NestEmitter {
   llvm::Value* start_of(const loop::Access& access);
   void hoist(NestFrame& frame, const NestPass& pass);
   void hoist_index(NestFrame& frame, const NestPass& pass, std::size_t number);
+  void hoist_guards(NestFrame& frame, const NestPass& pass);
   void find_interior();
   std::vector<ScalarId> roots_of(const NestPass& pass) const;
 

@@ -87,18 +87,22 @@ PointExpression::Place PointExpression::place(const loop::Access& access,
   auto& b = emitter_.builder;
   llvm::Type* element = memory_type(emitter_, emitter_.kernel.buffers[access.buffer].dtype);
   Place place{address.pointer, 0};
-  llvm::Value* offset = emitter_.i64(0);
+  llvm::Value* offset = nullptr;
   if (!place.pointer) {
     place.pointer = emitter_.buffers[access.buffer];
     offset = emitter_.i64(access.offset);
   }
   for (std::size_t dim = 0; dim < access.strides.size(); ++dim) {
     const std::int64_t stride = access.strides[dim];
-    if (runs_along_lanes(static_cast<int>(dim))) place.stride = stride;
+    const bool along = runs_along_lanes(static_cast<int>(dim));
+    if (along) place.stride = stride;
     const bool covered = address.pointer && (address.dims >> dim & 1);
     if (stride == 0 || covered) continue;
-    offset = b.CreateAdd(offset, b.CreateMul(point_.index[dim], emitter_.i64(stride)));
+    llvm::Value* part = point_.index[dim];
+    if (!along || stride != 1) part = b.CreateMul(part, emitter_.i64(stride));
+    offset = offset ? b.CreateAdd(offset, part) : part;
   }
+  if (!offset) offset = emitter_.i64(0);
   llvm::Value* of_data = address.with_index ? nullptr : index_offset(access);
   if (of_data) offset = sum_of_offsets(offset, of_data);
   if (lanes_of(offset) > 1 && place.stride != 0) {
@@ -106,16 +110,22 @@ PointExpression::Place PointExpression::place(const loop::Access& access,
     offset = b.CreateAdd(offset, b.CreateMul(lane_numbers(emitter_, point_.lanes), steps));
   }
   place.pointer = b.CreateGEP(element, place.pointer, offset);
-  for (const loop::Guard& guard : access.guards) {
+  place.guard = address.guard ? address.guard : all_hold(access.guards);
+  return place;
+}
+
+llvm::Value* PointExpression::all_hold(std::span<const loop::Guard> guards) {
+  llvm::Value* all = nullptr;
+  for (const loop::Guard& guard : guards) {
     llvm::Value* holds = guard_holds(guard);
-    if (!place.guard) {
-      place.guard = holds;
+    if (!all) {
+      all = holds;
       continue;
     }
-    const unsigned lanes = std::max(lanes_of(holds), lanes_of(place.guard));
-    place.guard = b.CreateAnd(splat(emitter_, place.guard, lanes), splat(emitter_, holds, lanes));
+    const unsigned lanes = std::max(lanes_of(holds), lanes_of(all));
+    all = emitter_.builder.CreateAnd(splat(emitter_, all, lanes), splat(emitter_, holds, lanes));
   }
-  return place;
+  return all;
 }
 
 llvm::Value* PointExpression::lane_mask(llvm::Value* guard) {

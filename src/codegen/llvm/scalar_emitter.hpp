@@ -74,6 +74,8 @@ struct PartialAddress {
   llvm::Value* pointer = nullptr;
   std::uint64_t dims = 0;   ///< bit i: dim i is covered
   bool with_index = false;  ///< what data says is covered, too, and checked
+  /// i1: whether all guards of the access hold; null: they are asked at each point.
+  llvm::Value* guard = nullptr;
 };
 
 /// Evaluates the nodes of one expression at one point, each at most once. Nodes that do not depend
@@ -103,6 +105,8 @@ class PointExpression {
   /// i64 or a vector: how far data moves the access, in elements; its indices are checked here.
   /// Null where the access has none.
   llvm::Value* index_offset(const loop::Access& access);
+  /// i1 or <lanes x i1>; null where there are none.
+  llvm::Value* all_hold(std::span<const loop::Guard> guards);
   void store(const loop::Store& store, const PartialAddress& address = {});
 
   const Point& point() const { return point_; }
