@@ -1,6 +1,7 @@
 // Winograd's transforms of tiles, and those of lines.
 #include "plan/transforms.hpp"
 
+#include "codegen/machine.hpp"
 #include "graph/line_points.hpp"
 #include "graph/winograd.hpp"
 #include "rlx/ops.hpp"
@@ -28,6 +29,7 @@ struct Tiles {
   std::int64_t height = 0, width = 0;  ///< of an image, in pixels
   std::int64_t above = 0, left = 0;    ///< zeros before the first pixels
   std::int64_t strips = 1;             ///< of a row of tiles
+  std::int64_t passes = 1;             ///< of an image
   std::int64_t blocks = 1;             ///< of channels, where there are two passes
   bool one_strip = false;              ///< points are those of one strip at a time
 
@@ -41,13 +43,8 @@ struct Tiles {
     one_strip = true;
   }
 
-  /// Tiles of 25 or 36 pixels find no room in registers, those that overlap share the halves of
-  /// their columns, and a pass writes along few planes of points at a time. Smaller ones would only
-  /// go to memory and back.
-  bool image_has_two_passes() const { return side() > 4; }
-
   Transform image() const {
-    if (image_has_two_passes()) return image_in_two_passes();
+    if (passes == 2) return image_in_two_passes();
     return in_one_pass(side(), pixels(side()), points(), [*this](const Transforms::Square& tile) {
       return Transforms(outputs, stride).image(tile);
     });
@@ -286,6 +283,13 @@ LineTiles line_tiles_of(const Op& op, const Dims& read, const Dims& written) {
   return lines;
 }
 
+/// Tiles of more than twice as many pixels as there are registers are mostly in memory anyway. In
+/// two passes those that overlap share the halves of their columns, and points are written along
+/// few planes at a time.
+std::int64_t passes_of(const Tiles& tiles, const codegen::Machine& machine) {
+  return tiles.side() * tiles.side() > 2 * std::int64_t{machine.registers} ? 2 : 1;
+}
+
 /// Blocks of channels, whole lines of them: so many that workers share out rows of tiles evenly and
 /// what the first of two passes hands on stays in a core's L2.
 std::int64_t blocks_of(const Tiles& tiles, int threads, std::int64_t l2_bytes) {
@@ -318,9 +322,10 @@ Transform transform_of(const Op& op, const Dims& read, const Dims& written,
     return reads_pixels(op) ? lines.image() : lines.results();
   }
   Tiles tiles = tiles_of(op, read, written);
+  tiles.passes = passes_of(tiles, codegen::machine_of(options.target));
   if (strip_columns > 0) {
     tiles.cut_into_strips(strip_columns);
-  } else if (tiles.image_has_two_passes() && reads_pixels(op)) {
+  } else if (reads_pixels(op) && tiles.passes == 2) {
     tiles.blocks = blocks_of(tiles, options.threads, options.model.cache_bytes[1]);
   }
   return reads_pixels(op) ? tiles.image() : tiles.results();

@@ -263,6 +263,18 @@ TEST(Tiles, a_layer_by_points_has_no_pad_and_no_copy) {
               ::testing::ElementsAre("relu", "winograd_image+dot_general+winograd_outputs+relu"));
 }
 
+BuildOptions machine_of(const codegen::Target& target, const cost::MachineModel& model) {
+  BuildOptions options;
+  options.target = target;
+  options.model = model;
+  return options;
+}
+/// With 32 registers, and with 16.
+BuildOptions wide_machine() { return machine_of(cost::zen5_target, cost::model_of_zen5()); }
+BuildOptions narrow_machine() {
+  return machine_of(cost::zen2_target, cost::model_of_narrow_zen4());
+}
+
 /// Products of one image with the weights of two convolutions.
 Graph two_layers(std::int64_t channels) {
   Graph graph;
@@ -277,10 +289,9 @@ Graph two_layers(std::int64_t channels) {
 }
 
 TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {
-  const auto parts_of_image = [](const Graph& graph, int threads, std::int64_t cache_bytes) {
-    BuildOptions options;
-    options.target = cost::zen5_target;
-    options.model = cost::model_of_zen5();
+  const auto parts_of_image = [](const Graph& graph, const BuildOptions& machine, int threads,
+                                 std::int64_t cache_bytes) {
+    BuildOptions options = machine;
     options.model.cache_bytes[1] = cache_bytes;
     options.threads = threads;
     const Plan plan = build_plan(flatten(graph).value(), options).value();
@@ -292,24 +303,24 @@ TEST(Tiles, workers_share_out_the_points_that_their_caches_hold) {
     EXPECT_EQ(rows.lead, columns.lead + (columns.parts > 1));
     return columns.parts;
   };
-  for (const std::int64_t outputs : {2, 4}) {
-    const Graph graph = layer(outputs, 130, nothing);
-    EXPECT_EQ(parts_of_image(graph, 1, 1 << 20), 1);
-    EXPECT_EQ(parts_of_image(graph, 2, 1 << 20), 2);
-    EXPECT_EQ(parts_of_image(graph, 2, 1 << 10), 1);
+  for (const BuildOptions& machine : {wide_machine(), narrow_machine()}) {
+    for (const std::int64_t outputs : {2, 4}) {
+      const Graph graph = layer(outputs, 130, nothing);
+      EXPECT_EQ(parts_of_image(graph, machine, 1, 1 << 20), 1);
+      EXPECT_EQ(parts_of_image(graph, machine, 2, 1 << 20), 2);
+      EXPECT_EQ(parts_of_image(graph, machine, 2, 1 << 10), 1);
+    }
   }
   const Graph two = two_layers(130);
-  EXPECT_EQ(parts_of_image(two, 2, 1 << 20), 2);
+  EXPECT_EQ(parts_of_image(two, narrow_machine(), 2, 1 << 20), 2);
   expect_computed(two, 2e-2);
 }
 
-/// Large tiles, along the columns and then along the rows, in blocks of channels that workers share
-/// out evenly and of which L2 holds what is made in between.
+/// Tiles that find no room in registers: along the columns and then along the rows, in blocks of
+/// channels that workers share out evenly and of which L2 holds what is made in between.
 TEST(Tiles, images_of_large_tiles_take_two_passes) {
-  const auto image = [](const Graph& graph, int threads, std::int64_t l2_bytes) {
-    BuildOptions options;
-    options.target = cost::zen5_target;
-    options.model = cost::model_of_zen5();
+  const auto image = [](const Graph& graph, BuildOptions options, int threads,
+                        std::int64_t l2_bytes) {
     options.model.cache_bytes[1] = l2_bytes;
     options.threads = threads;
     return build_plan(flatten(graph).value(), options).value().kernels.at(0);
@@ -319,14 +330,19 @@ TEST(Tiles, images_of_large_tiles_take_two_passes) {
     EXPECT_EQ(columns.extents.back() * columns.extents[3], 96);
     return columns.extents[3];
   };
+  const auto is_nest = [](const loop::Kernel& kernel) {
+    return std::holds_alternative<loop::Nest>(kernel.body);
+  };
   const Graph small = layer(2, 96, nothing), large = wide_layer(96, false);
-  EXPECT_TRUE(std::holds_alternative<loop::Nest>(image(small, 1, 1 << 20).body));
-  EXPECT_EQ(blocks(image(large, 1, 1 << 20)), 1);
-  EXPECT_EQ(blocks(image(large, 2, 1 << 20)), 1);  // two rows of tiles
-  EXPECT_EQ(blocks(image(large, 3, 1 << 20)), 3);
-  EXPECT_EQ(blocks(image(large, 1, 600 << 10)), 2);
+  const BuildOptions narrow = narrow_machine();
+  EXPECT_TRUE(is_nest(image(small, narrow, 1, 1 << 20)));
+  EXPECT_TRUE(is_nest(image(large, wide_machine(), 1, 1 << 20)));
+  EXPECT_EQ(blocks(image(large, narrow, 1, 1 << 20)), 1);
+  EXPECT_EQ(blocks(image(large, narrow, 2, 1 << 20)), 1);  // two rows of tiles
+  EXPECT_EQ(blocks(image(large, narrow, 3, 1 << 20)), 3);
+  EXPECT_EQ(blocks(image(large, narrow, 1, 600 << 10)), 2);
   std::int64_t local = 0;
-  for (const loop::Buffer& buffer : image(large, 1, 600 << 10).buffers)
+  for (const loop::Buffer& buffer : image(large, narrow, 1, 600 << 10).buffers)
     if (buffer.local) local += buffer.elements;
   // 29 tiles of 4 columns and two more, in six planes an odd number of lines apart.
   EXPECT_EQ(local, 6 * ((29 * 4 + 2) * 48 / 16 + 1) * 16);

@@ -470,8 +470,6 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   // Many of one vector that do not wait for each other, as of a tile's outputs, fill each other's
   // waits: more would only spill. Code stays where the processor keeps decoded instructions.
   constexpr unsigned few = 4, enough = 16, most = 64;
-  // So do several results.
-  if (plan.nest.stores.size() >= few && cost > 40) affordable = 1;
   if (series > 1) affordable = machine.registers > 16 ? 8 : 4;
   if (series > few)
     affordable = std::clamp(std::min(enough * chain, most) / series, 1U, affordable);
