@@ -92,8 +92,9 @@ Status PlanBuilder::add_window(const Region& region) {
   const bool narrow = dtype == f16 || dtype == bf16;
   const bool sums = conv || pool->kind == Reduction::sum || pool->kind == Reduction::prod;
   const double fill = conv ? 0 : reduction_identity(pool->kind, dtype);
-  const bool stays = placement_.of({region.nodes.back(), 0}).is_turned() &&
-                     stays_channels_first(graph_, region, placement_.of(root.inputs[0]));
+  const bool stays =
+      placement_.of({region.nodes.back(), 0}).is_turned() &&
+      stays_channels_first(graph_, region, placement_.of(root.inputs[0]), options_.threads);
   const bool turns = !stays && turns_image(graph_, region);
   const Located image = turns ? channels_side_by_side(root.inputs[0]) : locate(root.inputs[0]);
   ScalarValue x =

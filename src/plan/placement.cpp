@@ -65,9 +65,10 @@ bool crowds_sets(const Type& type) {
 
 }  // namespace
 
-Placement::Placement(const FlatGraph& flat, const Regions& regions)
+Placement::Placement(const FlatGraph& flat, const Regions& regions, int threads)
     : graph_(flat.graph),
       regions_(regions),
+      threads_(threads),
       views_(regions.views),
       users_(flat.graph.nodes().size()) {
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -187,7 +188,8 @@ bool Placement::turns_well(ValueId source, const View& shown) const {
   const Region& region = regions_.list[static_cast<std::size_t>(index)];
   if (region.kind == Region::Kind::window) {
     const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
-    return shown.dims.back() > 1 && stays_channels_first(graph_, region, of(root.inputs[0]));
+    return shown.dims.back() > 1 &&
+           stays_channels_first(graph_, region, of(root.inputs[0]), threads_);
   }
   return region.kind == Region::Kind::nest && region.reduced.empty() &&
          region.nodes.size() + region.recomputed.size() <= most_nodes && !region.dims.empty() &&

@@ -13,7 +13,8 @@ namespace rlx::plan {
 /// How every value is read, once parts of concatenations and outputs are written in place.
 class Placement {
  public:
-  Placement(const FlatGraph& graph, const Regions& regions);
+  /// For programs that run on so many threads.
+  Placement(const FlatGraph& graph, const Regions& regions, int threads);
 
   /// The view of a value over the buffer of `view.base`.
   const View& of(ValueId id) const {
@@ -39,6 +40,7 @@ class Placement {
 
   const Graph& graph_;
   const Regions& regions_;
+  const int threads_;
   std::vector<std::vector<View>> views_;
   std::vector<std::vector<std::int32_t>> users_;
   std::map<std::pair<std::int32_t, std::size_t>, bool> in_place_;

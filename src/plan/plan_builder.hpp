@@ -23,7 +23,7 @@ class PlanBuilder {
         graph_(flat.graph),
         options_(options),
         regions_(form_regions(flat, options.fusion)),
-        placement_(flat, regions_) {}
+        placement_(flat, regions_, options.threads) {}
 
   Result<Plan> run();
 

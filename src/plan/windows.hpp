@@ -27,6 +27,6 @@ bool turns_image(const Graph& graph, const Region& region);
 /// follows, 5.4 along the rows; 3 of 224 x 224 under padded 3 x 3 windows 176 us, and 27. Where
 /// turning pays it is weighed against points that come one by one: 48 of 28 x 28 under padded 5 x 5
 /// windows 32 us turned, and 60 along the rows.
-bool stays_channels_first(const Graph& graph, const Region& region, const View& image);
+bool stays_channels_first(const Graph& graph, const Region& region, const View& image, int threads);
 
 }  // namespace rlx::plan

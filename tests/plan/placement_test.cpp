@@ -52,7 +52,7 @@ Graph stacked_slices(std::int64_t rows) {
 std::int64_t gaps(const Graph& graph, std::string_view op) {
   const FlatGraph flat = flatten(graph).value();
   const Regions regions = form_regions(flat, {});
-  const Placement placement(flat, regions);
+  const Placement placement(flat, regions, 1);
   std::int64_t found = 0;
   for (std::size_t i = 0; i < flat.graph.nodes().size(); ++i) {
     const Node& node = flat.graph.nodes()[i];

@@ -353,7 +353,7 @@ TEST(Tiles, points_a_multiple_of_pages_apart_get_a_line_between_them) {
     const Graph graph = layer(2, channels, [](Graph&, Value y) { return y; });
     const FlatGraph flat = flatten(graph).value();
     const Regions regions = form_regions(flat, {});
-    const Placement placement(flat, regions);
+    const Placement placement(flat, regions, 1);
     std::int64_t all = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(flat.graph.nodes().size()); ++i)
       all += placement.elements({i, 0}) - flat.graph.type({i, 0}).elements();

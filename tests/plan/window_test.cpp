@@ -21,9 +21,11 @@ Graph pool_of(std::int64_t channels, std::int64_t size, std::int64_t window, std
   return graph;
 }
 
-std::vector<std::string> kernels_of(const Graph& graph) {
+std::vector<std::string> kernels_of(const Graph& graph, int threads = 1) {
   std::vector<std::string> names;
-  const Plan plan = build_plan(flatten(graph).value(), {}).value();
+  BuildOptions options;
+  options.threads = threads;
+  const Plan plan = build_plan(flatten(graph).value(), options).value();
   for (const Step& step : plan.steps) names.push_back(step.name);
   return names;
 }
@@ -66,13 +68,14 @@ TEST(Windows, windows_inside_of_their_rows_go_along_them) {
   EXPECT_THAT(kernels_of(channels_first(halved, 3, 20, 20)), ElementsAre("pool"));
   EXPECT_THAT(kernels_of(channels_first(twos, 32, 6, 6)), ElementsAre("pool"));
   // Their ends, where lanes would differ, come point by point.
-  EXPECT_THAT(kernels_of(channels_first(padded, 32, 40, 28)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 40, 28), 2), ElementsAre("pool"));
   // Many points at the borders, or lanes far apart; elements that are read again along every other
   // column, or along rows that fill no register.
   const auto turned = ElementsAre("copy", "pool", "output");
   EXPECT_THAT(kernels_of(channels_first(wide, 32, 20, 40)), ElementsAre("pool")) << "no ends";
   wide.pad_low = wide.pad_high = {4, 4};
   EXPECT_THAT(kernels_of(channels_first(wide, 32, 20, 20)), turned);
+  EXPECT_THAT(kernels_of(channels_first(padded, 32, 40, 28)), turned);  // by one thread
   EXPECT_THAT(kernels_of(channels_first(padded, 32, 20, 9)), turned);
   // Points at the borders come one by one, each with all of its taps; large images cost more to
   // turn.
