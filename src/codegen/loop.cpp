@@ -172,24 +172,26 @@ Nest part_of(const Nest& nest, std::int32_t part) {
   return result;
 }
 
+namespace {
+
+std::int64_t leading_points(const Nest& nest) {
+  std::int64_t points = 1;
+  for (std::int32_t dim = 0; dim < nest.lead; ++dim)
+    points *= nest.extents[static_cast<std::size_t>(dim)];
+  return points;
+}
+
+}  // namespace
+
 std::int64_t Strips::count() const {
-  std::int64_t count = 1;
-  for (const auto& stage : stages) {
-    const auto* nest = std::get_if<Nest>(&stage);
-    if (nest == nullptr) continue;
-    count = nest->parts;
-    for (std::int32_t dim = 0; dim < nest->lead; ++dim)
-      count *= nest->extents[static_cast<std::size_t>(dim)];
-    break;
-  }
-  return count;
+  for (const auto& stage : stages)
+    if (const auto* nest = std::get_if<Nest>(&stage)) return nest->parts * leading_points(*nest);
+  return 1;
 }
 
 Nest strip_of(const Nest& nest, std::int64_t strip) {
   if (nest.parts > 1) {
-    std::int64_t points = 1;
-    for (std::int32_t dim = 0; dim < nest.lead; ++dim)
-      points *= nest.extents[static_cast<std::size_t>(dim)];
+    const std::int64_t points = leading_points(nest);
     return strip_of(part_of(nest, static_cast<std::int32_t>(strip / points)), strip % points);
   }
   Nest result = nest;

@@ -228,6 +228,39 @@ TEST(KernelCost, BlocksInsideOfAllBordersAskNoGuards) {
   EXPECT_LT(compute(256, 1), 0.9 * compute(256, 100));
 }
 
+TEST(KernelCost, GuardsOfRowsAreAskedOnceARow) {
+  const MachineModel model = model_of_narrow_zen4();
+  const auto of_guard = [&](std::int64_t columns) {
+    loop::Kernel kernel = copy_kernel(64, columns, columns);
+    const double plain = work_of(kernel, {}, model).compute;
+    auto& nest = std::get<loop::Nest>(kernel.body);
+    nest.accesses[0].guards = {{.offset = -1, .extent = 62, .coefficients = {1, 0}}};
+    return work_of(kernel, {}, model).compute - plain;
+  };
+  EXPECT_GT(of_guard(256), 0);
+  EXPECT_NEAR(of_guard(1024), of_guard(256), 0.1 * of_guard(256));
+}
+
+TEST(KernelCost, AdditionsToProductsShowInPart) {
+  const auto compute = [](bool of_products, double added_product) {
+    MachineModel model = model_of_narrow_zen4();
+    model.overlap.added_product = added_product;
+    testing::NestBuilder nest({4096});
+    const int x = nest.buffer(f32, 4096), y = nest.buffer(f32, 4096);
+    const ScalarId element = nest.load(x, {1});
+    ScalarId sum = element;
+    for (int i = 1; i <= 8; ++i) {
+      const ScalarId factor = nest.constant(DType::f32, i);
+      const ScalarId part = of_products ? nest.binary(ScalarOp::mul, element, factor) : element;
+      sum = nest.binary(ScalarOp::add, sum, part);
+    }
+    nest.store(y, sum, {1});
+    return work_of(nest.kernel(1), {}, model).compute;
+  };
+  EXPECT_LT(compute(true, 0.6), 0.9 * compute(true, 1));
+  EXPECT_DOUBLE_EQ(compute(false, 0.6), compute(false, 1));
+}
+
 TEST(KernelCost, HalfARegisterTakesOneOfTwoSteps) {
   const auto compute = [](std::int64_t columns, const MachineModel& model) {
     return work_of(curve_kernel(ScalarOp::tanh, columns), {}, model).compute;
