@@ -34,7 +34,9 @@ struct Tiles {
   bool one_strip = false;              ///< points are those of one strip at a time
 
   std::int64_t side() const { return winograd::side(outputs, stride); }
-  std::int64_t strip() const { return columns * apart; }  ///< its pixels
+  /// Pixels from a strip to the next one, and those that its tiles read.
+  std::int64_t strip() const { return columns * apart; }
+  std::int64_t reach() const { return strip() - apart + side(); }
 
   /// Strips of so many columns of tiles, the last of which may reach behind the image.
   void cut_into_strips(std::int64_t of_columns) {
@@ -65,7 +67,7 @@ struct Tiles {
   Side points() const;
 
   Transform image_in_two_passes() const;
-  Side columns_of_pixels(std::int64_t count) const;
+  Side columns_of_pixels() const;
   Side rows_of_points() const;
 };
 
@@ -120,7 +122,7 @@ Side Tiles::points() const {
 // Two passes run over (image, row of tiles, strip of that row, block of channels | line, place
 // along it, channel). Halves are [line, pixel of the strip, channel of the block].
 Transform Tiles::image_in_two_passes() const {
-  const std::int64_t pixels = (columns - 1) * apart + side(), channels_of_block = channels / blocks;
+  const std::int64_t channels_of_block = channels / blocks;
   const auto extents = [&](std::int64_t lines, std::int64_t places) {
     return Dims{images, rows, strips, blocks, lines, places, channels_of_block};
   };
@@ -134,14 +136,13 @@ Transform Tiles::image_in_two_passes() const {
       .over = [*this](const Strides& s) { return Strides{0, 0, 0, 0, s[0], s[1] * apart, s[2]}; },
       .place = [](std::size_t k) { return Dims{0, at(k), 0}; }};
   const auto count = static_cast<std::size_t>(side());
-  return {{{extents(1, pixels), count, of_line, columns_of_pixels(pixels), columns_of_halves},
+  return {{{extents(1, reach()), count, of_line, columns_of_pixels(), columns_of_halves},
            {extents(side(), columns), count, of_line, rows_of_halves, rows_of_points()}},
           4,
-          {side(), pixels, channels_of_block}};
+          {side(), reach(), channels_of_block}};
 }
 
-/// So many of them in a strip.
-Side Tiles::columns_of_pixels(std::int64_t count) const {
+Side Tiles::columns_of_pixels() const {
   return {.over =
               [*this](const Strides& s) {
                 const std::int64_t block = s[3] * (channels / blocks);
@@ -149,11 +150,11 @@ Side Tiles::columns_of_pixels(std::int64_t count) const {
               },
           .place = [*this](std::size_t k) { return Dims{0, at(k) - above, -left, 0}; },
           .guards =
-              [*this, count](std::size_t k) {
+              [*this](std::size_t k) {
                 std::vector<loop::Guard> guards;
                 const std::int64_t top = at(k) - above;
                 add_guard(top, top + (rows - 1) * apart, height, {0, apart, 0, 0, 0, 0, 0}, guards);
-                add_guard(-left, (strips - 1) * strip() + count - 1 - left, width,
+                add_guard(-left, (strips - 1) * strip() + reach() - 1 - left, width,
                           {0, 0, strip(), 0, 0, 1, 0}, guards);
                 return guards;
               }};
@@ -295,8 +296,8 @@ std::int64_t passes_of(const Tiles& tiles, const codegen::Machine& machine) {
 std::int64_t blocks_of(const Tiles& tiles, int threads, std::int64_t l2_bytes) {
   constexpr std::int64_t line = 16, fewest = 32;
   constexpr double even = 0.95, own = 0.4;
-  const double halves = static_cast<double>(tiles.side() * (tiles.columns + 1) * tiles.side() *
-                                            tiles.channels * std::int64_t{sizeof(float)});
+  const double halves = static_cast<double>(tiles.side() * tiles.reach() * tiles.channels *
+                                            std::int64_t{sizeof(float)});
   std::int64_t best = 1;
   for (std::int64_t blocks = 1; tiles.channels / blocks >= fewest; ++blocks) {
     if (tiles.channels % (blocks * line) != 0) continue;

@@ -340,6 +340,7 @@ TEST(Tiles, images_of_large_tiles_take_two_passes) {
   EXPECT_EQ(blocks(image(large, narrow, 1, 1 << 20)), 1);
   EXPECT_EQ(blocks(image(large, narrow, 2, 1 << 20)), 1);  // two rows of tiles
   EXPECT_EQ(blocks(image(large, narrow, 3, 1 << 20)), 3);
+  EXPECT_EQ(blocks(image(large, narrow, 1, 800 << 10)), 1);
   EXPECT_EQ(blocks(image(large, narrow, 1, 600 << 10)), 2);
   std::int64_t local = 0;
   for (const loop::Buffer& buffer : image(large, narrow, 1, 600 << 10).buffers)
