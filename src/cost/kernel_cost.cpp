@@ -2,6 +2,7 @@
 #include "cost/kernel_cost.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <set>
 
@@ -50,6 +51,23 @@ double code_lines_of(const loop::Kernel& kernel) {
   return call + 16 + nodes(std::get<loop::Recurrence>(kernel.body).nodes);
 }
 
+namespace {
+
+/// A register to a power that is known when code is made: quarters to 4 are products of roots
+/// (see power_of_quarters), others need no logarithm of the power.
+double known_power_ns(double exponent, const MachineModel& model) {
+  const double quarters = std::abs(4 * exponent);
+  if (quarters != std::round(quarters) || quarters > 16) return 0.16 * model.op(ScalarOp::pow);
+  const int count = static_cast<int>(quarters);
+  const int roots = count & 1 ? 2 : count & 2 ? 1 : 0;
+  const int products = std::popcount(static_cast<unsigned>(count)) + std::max(0, count / 8);
+  const double inverse = exponent < 0 ? model.op(ScalarOp::reciprocal) : 0;
+  return roots * model.op(ScalarOp::sqrt) + (products + (roots ? 2 : 0)) * model.op(ScalarOp::mul) +
+         inverse;
+}
+
+}  // namespace
+
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
                const MachineModel& model) {
   switch (node.op) {
@@ -80,13 +98,8 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
   if (model.machine.masks && codegen::logistic_of(node, nodes) >= 0)
     return 8 * model.op(ScalarOp::add);
   double ns = model.op(node.op);
-  // A power that is known when code is made needs no logarithm of its own, one of quarters only
-  // roots and products.
-  if (node.op == ScalarOp::pow && node.b >= 0 &&
-      nodes[static_cast<std::size_t>(node.b)].op == ScalarOp::constant) {
-    const double quarters = 4 * nodes[static_cast<std::size_t>(node.b)].value;
-    ns *= quarters == std::round(quarters) ? 0.09 : 0.16;
-  }
+  if (node.op == ScalarOp::pow && is_constant(node.b))
+    ns = known_power_ns(nodes[static_cast<std::size_t>(node.b)].value, model);
   const bool compares = node.op >= ScalarOp::equal && node.op <= ScalarOp::greater_equal;
   const DType dtype =
       compares && node.a >= 0 ? nodes[static_cast<std::size_t>(node.a)].dtype : node.dtype;

@@ -12,31 +12,49 @@ using codegen::Isa;
 /// Cycles of an op on a register of f32: where a cycle does two simple ones, measured on Zen 5;
 /// where units of half a register's width take it in two steps, measured on Zen 4 (series wait for
 /// each other's results, too, and lose less); without the masks, scales and exponents that AVX-512
-/// has instructions for, measured on Zen 2 and on Zen 4; and on Intel's cores that have AMX.
+/// has instructions for, measured on Zen 2, Zen 3 and Zen 4; and on Intel's cores that have AMX.
 struct OpCycles {
   ScalarOp op;
-  double whole, halves, plain, plain_zen4, rapids;
+  double whole, halves, plain, plain_zen3, plain_zen4, rapids;
 };
 constexpr OpCycles op_cycles[] = {
-    {ScalarOp::floor, 0.5, 1, 0.5, 0.5, 1.2},    {ScalarOp::ceil, 0.5, 1, 0.5, 0.5, 1.2},
-    {ScalarOp::round, 0.5, 1, 0.5, 0.5, 1.2},    {ScalarOp::trunc, 0.5, 1, 0.5, 0.5, 1.2},
-    {ScalarOp::sign, 0.5, 1, 0.5, 0.5, 1.5},     {ScalarOp::is_inf, 0.5, 1, 0.5, 0.5, 1},
-    {ScalarOp::domain_index, 1, 2, 1, 1, 1},     {ScalarOp::cast, 1.4, 2, 1.3, 1.4, 2},
-    {ScalarOp::div, 2, 4, 3.4, 2, 8.7},          {ScalarOp::reciprocal, 2, 4, 3.4, 2, 8.7},
-    {ScalarOp::sqrt, 3.6, 8, 5.4, 4, 11.6},      {ScalarOp::rsqrt, 7, 14, 9, 7, 22},
-    {ScalarOp::min, 0.5, 1.25, 0.75, 0.5, 1.6},  {ScalarOp::max, 0.5, 1.25, 0.75, 0.5, 1.6},
-    {ScalarOp::exp2, 5.5, 7.9, 11.5, 8.2, 5.8},  {ScalarOp::exp, 8, 8.9, 14.4, 9.7, 6.5},
-    {ScalarOp::expm1, 11, 15, 17.2, 11.5, 14},   {ScalarOp::sin, 13, 25, 18.7, 16.5, 15.6},
-    {ScalarOp::tanh, 15, 23, 25, 18, 22},        {ScalarOp::log, 16, 22, 24, 17, 19.2},
-    {ScalarOp::cos, 16, 22, 19, 16.5, 14},       {ScalarOp::erf, 17, 26, 30, 24.5, 20},
-    {ScalarOp::rem, 18, 24.5, 31, 33, 20.5},     {ScalarOp::log1p, 20, 29, 29.5, 22, 26},
-    {ScalarOp::mod, 24, 33.5, 27.3, 25.7, 24.5}, {ScalarOp::tan, 31, 107, 58.6, 37.7, 80},
-    {ScalarOp::log2, 54, 69, 75, 46.5, 65},      {ScalarOp::atan, 56, 79, 84.5, 61.5, 64},
-    {ScalarOp::atan2, 63, 86, 103, 69.5, 71},    {ScalarOp::atanh, 73, 103, 110, 81, 111},
-    {ScalarOp::asin, 79, 105, 120, 86, 103},     {ScalarOp::acos, 79, 105, 119, 87.5, 102},
-    {ScalarOp::sinh, 79, 119, 115, 83, 90},      {ScalarOp::cosh, 79, 110, 109, 79.5, 74},
-    {ScalarOp::acosh, 133, 193, 190, 157, 165},  {ScalarOp::asinh, 150, 216, 205, 174, 199},
-    {ScalarOp::pow, 190, 226, 204, 161, 140},
+    {ScalarOp::floor, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
+    {ScalarOp::ceil, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
+    {ScalarOp::round, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
+    {ScalarOp::trunc, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
+    {ScalarOp::sign, 0.5, 1, 0.5, 0.5, 0.5, 1.5},
+    {ScalarOp::is_inf, 0.5, 1, 0.5, 0.5, 0.5, 1},
+    {ScalarOp::domain_index, 1, 2, 1, 1, 1, 1},
+    {ScalarOp::cast, 1.4, 2, 1.3, 1.4, 1.4, 2},
+    {ScalarOp::div, 2, 4, 3.4, 1.8, 2, 8.7},
+    {ScalarOp::reciprocal, 2, 4, 3.4, 1.8, 2, 8.7},
+    {ScalarOp::sqrt, 3.6, 8, 5.4, 3.7, 4, 11.6},
+    {ScalarOp::rsqrt, 7, 14, 9, 7, 7, 22},
+    {ScalarOp::min, 0.5, 1.25, 0.75, 0.9, 0.5, 1.6},
+    {ScalarOp::max, 0.5, 1.25, 0.75, 1, 0.5, 1.6},
+    {ScalarOp::exp2, 5.5, 7.9, 11.5, 10.8, 8.2, 5.8},
+    {ScalarOp::exp, 8, 8.9, 14.4, 11.9, 9.7, 6.5},
+    {ScalarOp::expm1, 11, 15, 17.2, 14.5, 11.5, 14},
+    {ScalarOp::sin, 13, 25, 18.7, 21.5, 16.5, 15.6},
+    {ScalarOp::tanh, 15, 23, 25, 23, 18, 22},
+    {ScalarOp::log, 16, 22, 24, 22.5, 17, 19.2},
+    {ScalarOp::cos, 16, 22, 19, 21, 16.5, 14},
+    {ScalarOp::erf, 17, 26, 30, 28, 24.5, 20},
+    {ScalarOp::rem, 18, 24.5, 31, 41, 33, 20.5},
+    {ScalarOp::log1p, 20, 29, 29.5, 29, 22, 26},
+    {ScalarOp::mod, 24, 33.5, 27.3, 37, 25.7, 24.5},
+    {ScalarOp::tan, 31, 107, 58.6, 50, 37.7, 80},
+    {ScalarOp::log2, 54, 69, 75, 67.5, 46.5, 65},
+    {ScalarOp::atan, 56, 79, 84.5, 70, 61.5, 64},
+    {ScalarOp::atan2, 63, 86, 103, 75.5, 69.5, 71},
+    {ScalarOp::atanh, 73, 103, 110, 91, 81, 111},
+    {ScalarOp::asin, 79, 105, 120, 88.5, 86, 103},
+    {ScalarOp::acos, 79, 105, 119, 90.5, 87.5, 102},
+    {ScalarOp::sinh, 79, 119, 115, 88.5, 83, 90},
+    {ScalarOp::cosh, 79, 110, 109, 84.5, 79.5, 74},
+    {ScalarOp::acosh, 133, 193, 190, 169, 157, 165},
+    {ScalarOp::asinh, 150, 216, 205, 188, 174, 199},
+    {ScalarOp::pow, 190, 226, 204, 178, 161, 140},
 };
 
 /// Cores that take a register in two steps wait for their units, less for anything else: fitted on
@@ -166,6 +184,58 @@ constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.95, 0.5},
                             .crowded_store = 4.2,
                             .crowded_turn = 8};
 
+/// The same on Zen 3: fitted by bench/cost_fit, 2026-11-28, beside neighbours.
+constexpr Overlap zen3_avx2{.reads = {1, 1.44, 0.7, 0.82},
+                            .writes = {1, 0.96, 0.75, 0.96},
+                            .room = {0.9, 0.65, 0.33},
+                            .added_product = 0.81,
+                            .gather = 0.56,
+                            .beside_busiest = 0.22,
+                            .beside_divider = 0.65,
+                            .max_steps = 1.65,
+                            .max_latency = 2,
+                            .first_pass = 0.54,
+                            .window = 1.17,
+                            .window_end = 0.94,
+                            .far_beside = 0.89,
+                            .vector_start = 0.06,
+                            .fetched = 1.46,
+                            .taken = 1.22,
+                            .fetched_back = 0.4,
+                            .fetched_alone = 0.18,
+                            .fetched_beyond = 0.3,
+                            .taken_beside = 0.24,
+                            .fetched_together = 0.3,
+                            .fetched_by_blocks = 0.7,
+                            .power = 3.1,
+                            .block_power = 2.6,
+                            .row_starts = 0.4,
+                            .load_across = 1.48,
+                            .tap_across = 1.1,
+                            .store_across = 1.32,
+                            .across_bytes = 32,
+                            .turned_across = 2.1,
+                            .exchange = 0.65,
+                            .guard = 6.5,
+                            .tap_guard = 2,
+                            .looped_guard = 5,
+                            .known_guard = 0.12,
+                            .clipped_guard = 0.55,
+                            .index = 1.3,
+                            .jump = 0.06,
+                            .block_step = 1.07,
+                            .block_ahead = 1440,
+                            .share_of_exp = 1.35,
+                            .store_lane = 0.2,
+                            .streams = 16,
+                            .further_line = {0, 0.07, 0.55, 2.6},
+                            .crowded_line = 3.1,
+                            .lone_line = {0, 0.3, 0.66, 3},
+                            .turned_line = {0, 0.12, 0.25, 0},
+                            .turned_ways = 7,
+                            .crowded_store = 3.1,
+                            .crowded_turn = 5.9};
+
 /// Cores with AMX: fitted by bench/cost_fit, 2026-11-26 and 27.
 constexpr Overlap rapids_avx512{.reads = {1, 1.27, 0.82, 1.06},
                                 .writes = {1, 1.18, 0.919, 1.96},
@@ -245,10 +315,63 @@ void set_ops(MachineModel& model, double steps, double OpCycles::* column) {
 }
 
 /// Families 23 and 25 count on: Zen 2 begins at a model, Zen 3 and Zen 4 share the family in turns.
-bool is_zen_2_or_3(const CpuFacts& cpu) {
-  if (cpu.vendor != CpuFacts::Vendor::amd) return false;
-  const bool zen_3 = cpu.model <= 0x0f || (cpu.model >= 0x20 && cpu.model <= 0x5f);
-  return (cpu.family == 23 && cpu.model >= 0x30) || (cpu.family == 25 && zen_3);
+bool is_zen2(const CpuFacts& cpu) {
+  return cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 23 && cpu.model >= 0x30;
+}
+bool is_zen3(const CpuFacts& cpu) {
+  const bool model = cpu.model <= 0x0f || (cpu.model >= 0x20 && cpu.model <= 0x5f);
+  return cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25 && model;
+}
+
+/// Everything of Zen 2 but its units and ops.
+void set_zen2(MachineModel& model) {
+  model.cycle = 0.298;
+  // Neighbours use L3, too: of 16 MiB, 8 stay (12 in a quiet minute).
+  model.cache_bytes = {32 << 10, 512 << 10, 8 << 20};
+  model.read = {215, 145, 58, 18};
+  model.write = {105, 106, 82, 20};
+  model.memory_all = 30;
+  model.l3_all = 149;
+  model.kernel = 3;
+  model.item = 1.5;
+  model.loop = 0.36;
+  model.row_block = 3;
+  model.join = 1;
+  model.recurrent_step = 30;
+  model.narrow_ns = 1.17;
+  model.gather_lane_ns = 0.16;
+  model.first_bytes = {0, 0, 12, 90};
+  model.code_line = {0, 0.12, 1.05, 2};
+  model.run = 57;
+  model.team = 200;
+}
+
+/// Everything of Zen 3 but its units and ops: measured at 3.2 GHz beside neighbours.
+void set_zen3(MachineModel& model) {
+  model.cycle = 0.3175;
+  model.cache_bytes = {32 << 10, 512 << 10, 16 << 20};
+  model.read = {146, 102, 80, 22};
+  model.write = {102, 91, 74, 16};
+  model.memory_all = 41;
+  model.l3_all = 157;
+  model.kernel = 0.5;
+  model.item = 0.5;
+  model.loop = 0.1;
+  model.row_block = 5.5;
+  model.tap = 7.8;
+  model.join = 2;
+  model.recurrent_step = 25.6;
+  model.run = 52;
+  model.narrow_ns = 0.9;
+  model.gather_lane_ns = 0.18;
+  model.code_line = {0, 0.36, 0.52, 1.75};
+  model.first_bytes = {0, 4, 14, 440};
+  // Cores near each other take 44 and 190 ns, cores far apart 170 and 490.
+  model.barrier = 90;
+  model.team = 400;
+  model.forgotten = 5.3e6;
+  model.other_core = {45, 30};
+  model.overlap = zen3_avx2;
 }
 
 /// Everything of Zen 4 but its units and ops. Hosts that hide AVX-512 ran at 2.84 GHz, others
@@ -382,28 +505,13 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
     model.kernel = 1.6;
     model.memory_all = 55;
     model.l3_all = 200;
-  } else if (is_zen_2_or_3(cpu)) {
-    // Measured on Zen 2; Zen 3 has the same units, and L3 for twice as many cores.
-    name = cpu.family == 23 ? "AMD Zen 2" : "AMD Zen 3";
-    model.cycle = 0.298;
-    // Neighbours use L3, too: of 16 MiB, 8 stay (12 in a quiet minute).
-    model.cache_bytes = {32 << 10, 512 << 10, (cpu.family == 23 ? 8 : 16) << 20};
-    model.read = {215, 145, 58, 18};
-    model.write = {105, 106, 82, 20};
-    model.memory_all = 30;
-    model.l3_all = 149;
-    model.kernel = 3;
-    model.item = 1.5;
-    model.loop = 0.36;
-    model.row_block = 3;
-    model.join = 1;
-    model.recurrent_step = 30;
-    model.narrow_ns = 1.17;
-    model.gather_lane_ns = 0.16;
-    model.first_bytes = {0, 0, 12, 90};
-    model.code_line = {0, 0.12, 1.05, 2};
-    model.run = 57;
-    model.team = 200;
+  } else if (is_zen2(cpu)) {
+    name = "AMD Zen 2";
+    set_zen2(model);
+  } else if (is_zen3(cpu)) {
+    name = "AMD Zen 3";
+    if (!has_masks) column = &OpCycles::plain_zen3;
+    set_zen3(model);
   } else if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family == 25) {
     name = "AMD Zen 4";
     width = wide ? 2 : 1;

@@ -383,13 +383,12 @@ class NestCost : public NestLines {
     }
     if (nest_.parallel_dims < plan_.rank())
       starts_ += w.blocks * points_of(plan_.reduced_dims()) * row_step_ns(unroll);
-    const auto each = [&](double together) {
-      const double chains = together * std::max(plan_.tile, 1U);
-      return std::max(body.ns(model_), column_step * model_.cycle / chains);
-    };
     const double alone = vectors_alone(unroll), others = w.rows / vectors;
-    compute_ += others * w.vectors * ((vectors - alone) * each(unroll) + alone * each(1));
-    compute_ += w.blocks * row.ns(model_);
+    const double tile = std::max(plan_.tile, 1U), work = w.rows * w.vectors * body.ns(model_);
+    const double chains = ((vectors - alone) / unroll + alone) / tile;
+    sums_.add(body * (w.vectors * unroll * tile), work,
+              others * w.vectors * chains * column_step * model_.cycle);
+    compute_ += work + w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
     compute_ += others * points_beside() * w.vectors * share_of_point * body.ns(model_);
   }
@@ -459,6 +458,8 @@ class NestCost : public NestLines {
     }
     compute_ += w.rows * w.vectors * kept;
     if (last.once.stores > 0) compute_ += w.rows * last.once.ns(model_);
+    if (plan_.levels > 0)
+      compute_ += sums_.waits((last.once + last.body * w.vectors) * (w.rows / w.blocks), w.blocks);
   }
 
   /// The last lanes of a row do not fill a tile: every element is read alone, unless the last tile
@@ -474,6 +475,7 @@ class NestCost : public NestLines {
   }
 
   RowPasses passes_{model_, plan_.row_block};
+  ColumnSums sums_{model_};
   std::vector<int> first_pass_;
   std::vector<bool> saved_ = std::vector<bool>(first_pass_.size(), false);
   DimSet row_dims_ = 0;

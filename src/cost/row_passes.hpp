@@ -1,8 +1,10 @@
-// Passes over rows that lanes run along: each waits for the sums of the one before it.
+// What sums wait for: passes over rows that lanes run along, each of which needs the sums of the
+// one before it, and columns whose values are added up one after the other.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "cost/nest_view.hpp"
 
@@ -41,6 +43,41 @@ class RowPasses {
   std::int64_t block_;
   Body row_;                    ///< all passes of a row
   double work_ = 0, wait_ = 0;  ///< ns of a row of a block, and of the block behind it
+};
+
+/// Sums of columns, in blocks of columns whose sums do not wait for each other.
+class ColumnSums {
+ public:
+  explicit ColumnSums(const MachineModel& model) : model_(model) {}
+
+  /// A pass over all blocks: what it executes for one of them, `work` ns for all, and `chain` ns
+  /// where each block waits for the one before it.
+  void add(const Body& block, double work, double chain) {
+    block_ = block_ + block;
+    passes_.push_back({work, chain});
+  }
+
+  /// ns that the passes wait, above what they work: the processor looks ahead to blocks behind,
+  /// whose work hides a part of it. `behind`: what a block executes once its sums are known.
+  double waits(const Body& behind, double blocks) const {
+    constexpr double beside_work = 0.6;
+    const double ahead = (block_ + behind).ahead(model_);
+    const double shown = (1 + (blocks - 1) / ahead) / blocks;
+    double ns = 0;
+    for (const Pass& pass : passes_) {
+      const double wait = pass.chain * shown, hidden = std::min(wait, pass.work);
+      ns += wait - hidden + beside_work * hidden * (1 - 1 / blocks);
+    }
+    return ns;
+  }
+
+ private:
+  struct Pass {
+    double work, chain;
+  };
+  const MachineModel& model_;
+  Body block_;  ///< all passes
+  std::vector<Pass> passes_;
 };
 
 }  // namespace rlx::cost

@@ -46,6 +46,17 @@ TEST(KernelCost, PresetsTellTheZensApart) {
   EXPECT_EQ(family_of(26, 0x02), "AMD Zen 5, avx2");
 }
 
+TEST(KernelCost, Zen3DividesAsZen4AndHasTheCachesOfZen2) {
+  const MachineModel zen2 = model_of_zen2(), zen3 = model_of_zen3(), zen4 = model_of_narrow_zen4();
+  const auto cycles = [](const MachineModel& model) {
+    return model.op(ScalarOp::div) / model.cycle;
+  };
+  EXPECT_LT(cycles(zen3), 0.7 * cycles(zen2));
+  EXPECT_NEAR(cycles(zen3), cycles(zen4), 0.3);
+  EXPECT_EQ(zen3.cache_bytes[1], zen2.cache_bytes[1]);
+  EXPECT_EQ(zen3.cache_bytes[1], zen4.cache_bytes[1] / 2);
+}
+
 TEST(KernelCost, GrowsWithTheShape) {
   for (std::int64_t size = 16; size <= 512; size *= 2) {
     EXPECT_LT(ns_of(gemm_kernel(size, 64, 64, f32, zen5_target)),

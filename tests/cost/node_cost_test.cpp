@@ -34,5 +34,26 @@ TEST(NodeCost, ExtremesBesideANumberAreOneInstruction) {
   EXPECT_GT(node_ns(nodes[5], nodes, model), 2 * model.op(ScalarOp::add));
 }
 
+TEST(NodeCost, KnownPowersOfQuartersAreRootsAndProducts) {
+  for (const MachineModel& model : {model_of_zen5(), model_of_zen3(), model_of_rapids(true)}) {
+    const auto ns_of = [&](double exponent) {
+      const std::vector<ScalarNode> nodes{
+          {.op = ScalarOp::load, .dtype = f32, .index = 0},
+          {.op = ScalarOp::constant, .dtype = f32, .value = exponent},
+          {.op = ScalarOp::pow, .dtype = f32, .a = 0, .b = 1}};
+      return node_ns(nodes[2], nodes, model);
+    };
+    const double root = model.op(ScalarOp::sqrt), product = model.op(ScalarOp::mul);
+    EXPECT_GE(ns_of(0.5), root);
+    EXPECT_LT(ns_of(0.5), root + 4 * product);
+    EXPECT_GE(ns_of(0.75), 2 * root);
+    EXPECT_LT(ns_of(0.75), 2 * root + 6 * product) << model.family;
+    EXPECT_EQ(ns_of(-0.75), ns_of(0.75) + model.op(ScalarOp::reciprocal));
+    EXPECT_LT(ns_of(3), 4 * product) << "no root";
+    EXPECT_EQ(ns_of(0.7), 0.16 * model.op(ScalarOp::pow)) << "no product of roots";
+    EXPECT_EQ(ns_of(4.25), ns_of(0.7)) << "too many products";
+  }
+}
+
 }  // namespace
 }  // namespace rlx::cost

@@ -25,6 +25,10 @@ inline MachineModel model_of_narrow_zen4() {
   return preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x11, {}}, zen2_target);
 }
 
+inline MachineModel model_of_zen3() {
+  return preset_for({codegen::CpuFacts::Vendor::amd, 25, 0x01, {}}, zen2_target);
+}
+
 inline MachineModel model_of_zen2() {
   return preset_for({codegen::CpuFacts::Vendor::amd, 23, 0x31, {}}, zen2_target);
 }

@@ -4,6 +4,7 @@
 #include "codegen/nest_build.hpp"
 #include "cost/kernel_cost.hpp"
 #include "cost/presets.hpp"
+#include "cost/row_passes.hpp"
 
 namespace rlx::cost {
 namespace {
@@ -41,6 +42,22 @@ TEST(RowCost, MaximaOfFewColumnsWaitLongerThanSums) {
   EXPECT_GT(ns_of_columns(ReduceKind::max, 10), 1.5 * ns_of_columns(ReduceKind::sum, 10));
   // Of seven vectors three wait for themselves alone, of eight none.
   EXPECT_GT(ns_of_columns(ReduceKind::max, 112), 1.3 * ns_of_columns(ReduceKind::max, 128));
+}
+
+// An addition takes three cycles, and the next one of the same sum waits.
+TEST(RowCost, ShortSumsOfColumnsWaitBesideOthers) {
+  const MachineModel model = model_of_narrow_zen4();
+  const auto waits = [&](double terms, double blocks) {
+    const Body term{.alu = model.op(ScalarOp::add), .loads = 1};
+    ColumnSums sums(model);
+    const double chain = 3 * model.cycle * terms;
+    sums.add(term * terms, term.ns(model) * terms * blocks, chain * blocks);
+    return (sums.waits({}, blocks) + term.ns(model) * terms * blocks) / (chain * blocks);
+  };
+  EXPECT_DOUBLE_EQ(waits(5, 1), 1) << "one waits for itself";
+  EXPECT_LT(waits(5, 1000), 0.5) << "thirty are under way";
+  EXPECT_GE(waits(1000, 4), 1) << "no second one is in sight";
+  EXPECT_GT(waits(5, 2), waits(5, 20));
 }
 
 // A comparison and a selection take Zen 4 two cycles, an addition three.
