@@ -210,7 +210,7 @@ class ContractionEmitter {
   /// Groups differ by one block at most: half of them have half of the blocks.
   Value* first_block_of(Value* group) {
     Value* blocks = builder_.CreateMul(group, builder_.getInt64(plan_.row_blocks));
-    return builder_.CreateUDiv(blocks, builder_.getInt64(plan_.row_groups));
+    return emitter_.quotient(blocks, plan_.row_groups, plan_.row_groups * plan_.row_blocks);
   }
 
   /// First row of a row block.

@@ -95,7 +95,7 @@ class PartFunction {
 };
 
 /// The row-major coordinates of `linear` (i64 or a vector of i64, below the product) in extents.
-/// `rarely`: once an item, where a division may cost what it does and code serve all extents.
+/// `rarely`: once an item, where one code serves extents of 1, too.
 std::vector<llvm::Value*> emit_coordinates(Emitter& emitter, llvm::Value* linear,
                                            const std::vector<std::int64_t>& extents,
                                            bool rarely = false);

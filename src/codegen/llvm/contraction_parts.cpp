@@ -58,27 +58,44 @@ Result<BodyFunction> emit_body(Emitter& emitter, const std::string& name,
   return BodyFunction{part.function(), shape};
 }
 
+namespace {
+
+/// Those of a vector of places: division by constants costs half as much on 32 bits.
+Values vector_coordinates(llvm::IRBuilder<>& builder, Value* linear, const Integers& extents,
+                          std::int64_t total) {
+  llvm::Type* type = linear->getType();
+  if (total < (std::int64_t{1} << 31)) type = type->getWithNewBitWidth(32);
+  Values coordinates(extents.size(), linear);
+  Value* rest = builder.CreateZExtOrTrunc(linear, type);
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    Value* extent = llvm::ConstantInt::get(type, extents[i]);
+    coordinates[i] = i == 0 ? rest : builder.CreateURem(rest, extent);
+    if (i > 0) rest = builder.CreateUDiv(rest, extent);
+    coordinates[i] = builder.CreateZExt(coordinates[i], linear->getType());
+  }
+  return coordinates;
+}
+
+}  // namespace
+
 std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Integers& extents,
                                      bool rarely) {
   llvm::IRBuilder<>& builder = emitter.builder;
   std::int64_t total = 1;
   for (std::int64_t extent : extents) total *= extent;
-  llvm::Type* type = linear->getType();
   Values coordinates(extents.size(), linear);
-  if (extents.size() < 2) return coordinates;
-  // Division by constants costs half as much on 32 bits.
-  if (total < (std::int64_t{1} << 31)) type = type->getWithNewBitWidth(32);
-  Value* rest = builder.CreateZExtOrTrunc(linear, type);
-  for (std::size_t i = extents.size(); i-- > 0;) {
-    Value* extent = llvm::ConstantInt::get(type, extents[i]);
-    // As a sum it is a number in which kernels of one family may differ; a divisor never is.
-    if (rarely)
-      extent =
-          builder.Insert(llvm::BinaryOperator::CreateAdd(extent, llvm::ConstantInt::get(type, 0)));
-    coordinates[i] = i == 0 ? rest : builder.CreateURem(rest, extent);
-    if (i > 0) rest = builder.CreateUDiv(rest, extent);
-    coordinates[i] = builder.CreateZExt(coordinates[i], linear->getType());
+  if (linear->getType()->isVectorTy()) return vector_coordinates(builder, linear, extents, total);
+  Value* rest = linear;
+  for (std::size_t i = extents.size(); i-- > 1;) {
+    coordinates[i] = emitter.i64(0);
+    if (extents[i] != 1 || rarely) {
+      Value* whole = emitter.quotient(rest, extents[i], total);
+      coordinates[i] = builder.CreateSub(rest, builder.CreateMul(whole, emitter.i64(extents[i])));
+      rest = whole;
+    }
+    total /= extents[i];
   }
+  if (!extents.empty()) coordinates[0] = rest;
   return coordinates;
 }
 

@@ -5,6 +5,16 @@
 
 namespace rlx::codegen {
 
+llvm::Value* Emitter::quotient(llvm::Value* dividend, std::int64_t divisor,
+                               std::int64_t most) const {
+  // An inverse that is too large by less than divisor / whole: exact where most times that is less
+  // than 1.
+  constexpr int bits = 30;
+  constexpr std::int64_t whole = std::int64_t{1} << bits;
+  if (most >= whole / divisor) return builder.CreateUDiv(dividend, i64(divisor));
+  return builder.CreateLShr(builder.CreateMul(dividend, i64(whole / divisor + 1)), bits);
+}
+
 void Emitter::loop(llvm::Value* first, llvm::Value* last, std::int64_t step,
                    const std::function<void(llvm::Value*)>& body) {
   loop(first, last, step, {}, [&](llvm::Value* index, std::vector<llvm::Value*>) {

@@ -27,6 +27,9 @@ struct Emitter {
   llvm::Value* scratch = nullptr;     ///< ptr, aligned to 64
 
   llvm::Constant* i64(std::int64_t value) const { return builder.getInt64(value); }
+  /// `dividend` (i64, 0 to `most`) by a number in which kernels of one family may differ, as a
+  /// product with its inverse; by a constant where that is not exact.
+  llvm::Value* quotient(llvm::Value* dividend, std::int64_t divisor, std::int64_t most) const;
   llvm::BasicBlock* new_block(const char* name) {
     return llvm::BasicBlock::Create(builder.getContext(), name, function);
   }

@@ -90,10 +90,14 @@ void NestEmitter::emit_item(llvm::Value* item) {
   const std::int64_t size = plan_.split_size;
   const std::int64_t blocks = (extent(split) + size - 1) / size;
   llvm::Value* rest = item;
+  std::int64_t most = plan_.items;
   auto take = [&](std::int64_t count, bool last) -> llvm::Value* {
     if (last) return rest;
-    llvm::Value* taken = b.CreateURem(rest, emitter_.i64(count));
-    rest = b.CreateUDiv(rest, emitter_.i64(count));
+    if (count == 1) return emitter_.i64(0);
+    llvm::Value* whole = emitter_.quotient(rest, count, most);
+    llvm::Value* taken = b.CreateSub(rest, b.CreateMul(whole, emitter_.i64(count)));
+    rest = whole;
+    most /= count;
     return taken;
   };
   const bool first = plan_.blocks_first;

@@ -139,8 +139,9 @@ class WindowEmitter {
     if (window_.bands == 0) return emit_tiles(pointers);
     const int dim = window_.row_dims.back();
     const auto begin_of = [&](Value* band) {
-      Value* rows = builder_.CreateMul(band, emitter_.i64(nest_.extents[at(dim)]));
-      return builder_.CreateUDiv(rows, emitter_.i64(window_.bands));
+      const std::int64_t extent = nest_.extents[at(dim)];
+      Value* rows = builder_.CreateMul(band, emitter_.i64(extent));
+      return emitter_.quotient(rows, window_.bands, window_.bands * extent);
     };
     Value* band = coordinates[single];
     Value* next = builder_.CreateAdd(band, emitter_.i64(1));

@@ -42,6 +42,7 @@ const llvm::ConstantInt* number_at(const llvm::Instruction& instruction, unsigne
     case llvm::Instruction::Sub:
     case llvm::Instruction::Mul:
     case llvm::Instruction::ICmp:
+    case llvm::Instruction::Select:
     case llvm::Instruction::PHI: return number;
     case llvm::Instruction::GetElementPtr:
       return is_single_index(instruction, operand) ? number : nullptr;
@@ -165,7 +166,7 @@ class Outliner {
     add_type(instruction.getType());
     add(instruction.getRawSubclassOptionalData());
     add_details(instruction);
-    if (instruction.hasMetadata()) complete_ = false;
+    add_notes(instruction);
     add(instruction.getNumOperands());
     for (unsigned i = 0; i < instruction.getNumOperands(); ++i) {
       const llvm::Value* const operand = instruction.getOperand(i);
@@ -182,6 +183,16 @@ class Outliner {
       } else {
         complete_ = false;
       }
+    }
+  }
+
+  /// Metadata: that what is loaded never changes, and nothing else.
+  void add_notes(const llvm::Instruction& instruction) {
+    llvm::SmallVector<std::pair<unsigned, llvm::MDNode*>, 2> notes;
+    instruction.getAllMetadata(notes);
+    add(notes.size());
+    for (const auto& [kind, node] : notes) {
+      if (kind != llvm::LLVMContext::MD_invariant_load) complete_ = false;
     }
   }
 
