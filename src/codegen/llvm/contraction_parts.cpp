@@ -84,6 +84,7 @@ std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Inte
   std::int64_t total = 1;
   for (std::int64_t extent : extents) total *= extent;
   Values coordinates(extents.size(), linear);
+  if (extents.size() < 2) return coordinates;
   if (linear->getType()->isVectorTy()) return vector_coordinates(builder, linear, extents, total);
   Value* rest = linear;
   for (std::size_t i = extents.size(); i-- > 1;) {
@@ -95,7 +96,7 @@ std::vector<Value*> emit_coordinates(Emitter& emitter, Value* linear, const Inte
     }
     total /= extents[i];
   }
-  if (!extents.empty()) coordinates[0] = rest;
+  coordinates[0] = rest;
   return coordinates;
 }
 

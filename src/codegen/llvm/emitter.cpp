@@ -7,8 +7,8 @@ namespace rlx::codegen {
 
 llvm::Value* Emitter::quotient(llvm::Value* dividend, std::int64_t divisor,
                                std::int64_t most) const {
-  // An inverse that is too large by less than divisor / whole: exact where most times that is less
-  // than 1.
+  // The inverse is too large by 1 / whole at most: a product stays below the next whole number
+  // where most / whole is less than 1 / divisor.
   constexpr int bits = 30;
   constexpr std::int64_t whole = std::int64_t{1} << bits;
   if (most >= whole / divisor) return builder.CreateUDiv(dividend, i64(divisor));
