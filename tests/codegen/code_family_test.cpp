@@ -110,6 +110,14 @@ TEST(CodeFamily, shared_code_computes_what_own_code_does) {
   expect_same_results(kernels, target);
 }
 
+/// op(x) of so many numbers: items are pieces, of which the last one is shorter.
+loop::Kernel pieces(ScalarOp op, std::int64_t count) {
+  rlx::testing::NestBuilder nest({count});
+  const int in = nest.buffer(f32, count), out = nest.buffer(f32, count);
+  nest.store(out, nest.unary(op, nest.load(in, {1})), {1});
+  return nest.kernel(1);
+}
+
 // What an item is depends on divisions by extents, of which none keeps kernels apart; nor do the
 // ends of parts, or the numbers of an approximation, which are loaded.
 TEST(CodeFamily, kernels_that_divide_by_other_numbers_share_code) {
@@ -117,9 +125,12 @@ TEST(CodeFamily, kernels_that_divide_by_other_numbers_share_code) {
   for (const ScalarOp op : {ScalarOp::neg, ScalarOp::exp}) {
     const std::vector<loop::Kernel> kernels = {
         turned_rows(op, 12, 7, 640), turned_rows(op, 16, 9, 960), turned_rows(op, 20, 11, 640)};
+    const std::vector<loop::Kernel> ends = {pieces(op, 193600), pieces(op, 580800)};
 #if defined(__x86_64__)
     EXPECT_EQ(family_count(kernels, target), 1U);
+    EXPECT_EQ(family_count(ends, target), 1U);
 #endif
+    expect_same_results(ends, target);
     expect_same_results(kernels, target);
   }
 }
