@@ -53,12 +53,11 @@ double code_lines_of(const loop::Kernel& kernel) {
 
 namespace {
 
-/// A register to a power that is known when code is made: quarters to 4 are products of roots
-/// (see power_of_quarters), others need no logarithm of the power.
+/// A register to a power that is known when code is made: quarters are products of roots (see
+/// quarters_of), others need no logarithm of the power.
 double known_power_ns(double exponent, const MachineModel& model) {
-  const double quarters = std::abs(4 * exponent);
-  if (quarters != std::round(quarters) || quarters > 16) return 0.16 * model.op(ScalarOp::pow);
-  const int count = static_cast<int>(quarters);
+  const int count = codegen::quarters_of(exponent);
+  if (count < 0) return 0.16 * model.op(ScalarOp::pow);
   const int roots = count & 1 ? 2 : count & 2 ? 1 : 0;
   const int products = std::popcount(static_cast<unsigned>(count)) + std::max(0, count / 8);
   const double inverse = exponent < 0 ? model.op(ScalarOp::reciprocal) : 0;

@@ -1,6 +1,7 @@
 // Facts about the nodes of nests: what they cost, which series they need, which dims they vary
 // along.
 #include <algorithm>
+#include <cmath>
 
 #include "codegen/llvm/nest_plan.hpp"
 
@@ -27,6 +28,11 @@ int cost_of(const ScalarNode& node) {
 }
 
 bool is_series(const ScalarNode& node) { return cost_of(node) >= cost_of({.op = ScalarOp::exp}); }
+
+int quarters_of(double exponent) {
+  const double quarters = std::abs(4 * exponent);
+  return quarters == std::floor(quarters) && quarters <= 16 ? static_cast<int>(quarters) : -1;
+}
 
 ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> nodes) {
   if (node.op != ScalarOp::add || node.dtype != DType::f32) return -1;

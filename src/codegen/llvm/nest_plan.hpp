@@ -137,6 +137,9 @@ ScalarId curve_beside_one(const ScalarNode& node, std::span<const ScalarNode> no
 /// or -1.
 ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
+/// 4 |exponent| of a power that code makes of products and square roots: whole, to 16; else -1.
+int quarters_of(double exponent);
+
 /// The series that code computes for the nodes that are `needed` and all that these need, each
 /// behind those that it waits for; of what is made in one go the node that it ends in. Sums are
 /// there already, as are the `known` nodes.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "codegen/llvm/nest_plan.hpp"
 #include "codegen/llvm/real_math.hpp"
 
 namespace rlx::codegen {
@@ -248,9 +249,9 @@ std::optional<Real> power_of_quarters(Real x, Real exponent) {
   if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
   const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
   if (!number) return std::nullopt;
-  const double quarters = 4 * number->getValueAPF().convertToDouble();
-  if (quarters != std::floor(quarters) || std::abs(quarters) > 16) return std::nullopt;
-  const int count = std::abs(static_cast<int>(quarters));
+  const double known = number->getValueAPF().convertToDouble();
+  const int count = quarters_of(known);
+  if (count < 0) return std::nullopt;
   // Roots of powers have no sign: those of -0 are 0, those of -infinity infinity.
   if (count % 4 != 0) x = select(x == -infinity, infinity, x + 0.0);
   std::optional<Real> product;
@@ -266,7 +267,7 @@ std::optional<Real> power_of_quarters(Real x, Real exponent) {
     if (count & 1) take(sqrt(root));
   }
   if (!product) product = x.of(1);
-  return quarters < 0 ? 1.0 / *product : *product;
+  return known < 0 ? 1.0 / *product : *product;
 }
 
 }  // namespace
