@@ -116,7 +116,7 @@ class NestCost : public NestLines {
                   plan_.lanes * shared;
       accesses = plan_.lanes;
     } else if (stride != 0) {
-      const double longer = store ? store_across() - 1 : overlap_.load_across - 1;
+      const double longer = store ? store_across() - 1 : load_across(access);
       accesses = registers_of(dtype) * (1 + longer * share_across(access, dtype));
       if (is_float(dtype) && size_of(dtype) < 4) body.alu += model_.narrow_ns * shared;
       if (stride < 0) body.alu += 2 * model_.cycle;
@@ -282,7 +282,7 @@ class NestCost : public NestLines {
     return walk;
   }
 
-  static constexpr double add_latency = 3, shuffle_latency = 3;  // cycles
+  static constexpr double shuffle_latency = 3;   // cycles
   static constexpr double position_latency = 8;  // a comparison and two selections by its mask
   /// Joining the lanes of a sum takes the vector units that share of the time that it takes alone.
   static constexpr double join_share = 0.65;
@@ -357,14 +357,13 @@ class NestCost : public NestLines {
       const double one = step_ns(node);
       body.alu += one * registers_of(position ? nest_.nodes[at(node.a)].dtype : node.dtype);
       const double weight = std::max(1.0, one / model_.op(ScalarOp::add));
-      const double in_column = position     ? 2 * add_latency
-                               : weight > 1 ? overlap_.max_latency
-                                            : add_latency;
+      const double sum = overlap_.sum_latency;
+      const double in_column = position ? 2 * sum : weight > 1 ? overlap_.max_latency : sum;
       joins += weight * (position ? 15 : 1);
       depth = std::max(depth, depth_of(node.a, level, depths));
       // A maximum of a column waits for all of its comparison and its selection.
       column_step = std::max(column_step, in_column);
-      step = std::max(step, position ? position_latency : std::min(in_column, 1.5 * add_latency));
+      step = std::max(step, position ? position_latency : std::min(in_column, 1.5 * sum));
     }
     const Walk w = walk();
     // Few running values wait for each other's additions.

@@ -161,7 +161,8 @@ double NestLines::lines_across() const {
     codegen::DimSet dims = 0;
     for (int dim = 0; dim < plan_.rank(); ++dim)
       if (access.strides[static_cast<std::size_t>(dim)] != 0) dims |= codegen::DimSet{1} << dim;
-    lines += share * points_of(dims) * static_cast<double>(size_of(dtype)) / line_bytes;
+    lines += share * share_of_first_reads(access) * points_of(dims) *
+             static_cast<double>(size_of(dtype)) / line_bytes;
   }
   return lines;
 }

@@ -66,6 +66,28 @@ double NestView::share_across(const loop::Access& access, DType dtype) const {
   return registers > 0 ? static_cast<double>(across) / static_cast<double>(registers) : 0;
 }
 
+double NestView::share_of_first_reads(const loop::Access& access) const {
+  const auto stride = [&](int dim) {
+    return std::abs(access.strides[static_cast<std::size_t>(dim)]);
+  };
+  double share = 1;
+  for (int tap = nest_.parallel_dims; tap < plan_.rank(); ++tap) {
+    const std::int64_t window = stride(tap) * nest_.extents[static_cast<std::size_t>(tap)];
+    for (int point = 0; point < nest_.parallel_dims; ++point) {
+      const std::int64_t step = stride(point);
+      if (extent(point) == 1 || step < stride(tap) || step >= window) continue;
+      share *= static_cast<double>(step) / static_cast<double>(window);
+      break;
+    }
+  }
+  return share;
+}
+
+double NestView::load_across(const loop::Access& access) const {
+  const double first = share_of_first_reads(access), longer = overlap_.load_across - 1;
+  return first * longer + (1 - first) * std::min(longer, 1.0);
+}
+
 double NestView::share_at_borders() const {
   double inside = 1;
   for (const codegen::Border& border : plan_.borders) {

@@ -83,6 +83,12 @@ class NestView {
   /// Of an access's registers, those that lie across two lines: they take longer; Overlap tells how
   /// long, and of which size.
   double share_across(const loop::Access& access, DType dtype) const;
+  /// Of what a reduction loads, the part that windows before have not read: overlapping ones read
+  /// the same places again.
+  double share_of_first_reads(const loop::Access& access) const;
+  /// Accesses' times that a load across two lines takes beside its own: the second line, for which
+  /// first reads wait.
+  double load_across(const loop::Access& access) const;
   /// The part of the points whose code asks the guard.
   double share_asking(const loop::Guard& guard) const {
     return plan_.is_of_border(guard) ? at_borders_ : 1;

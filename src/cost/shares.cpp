@@ -97,6 +97,7 @@ class Shares {
       if (!is_window) within += std::abs(way);
     }
     if (step == 0) return;
+    share.step = step;
     // In order, though windows reach over into the other part.
     if (step * extents[lead] >= within) {
       share.begin = share.first, share.end = share.last + 1;

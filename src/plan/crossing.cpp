@@ -232,8 +232,9 @@ class Owners {
     });
   }
 
-  /// Where a worker's part of a row ends inside of a line, the next one writes the rest of it: each
-  /// takes the line from the other.
+  /// Where a worker's part of a row begins or ends inside of a line, another one writes the rest of
+  /// it: each takes the line from the other. Parts of rows of whole lines are whole registers, but
+  /// for points that lie apart.
   void count_shared_lines(const Step& step, const cost::Share& share) {
     constexpr double line_bytes = 64;
     const int members = team_of(step, share).members;
@@ -242,11 +243,16 @@ class Owners {
     const auto size =
         static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
     const double row = static_cast<double>(share.period) * size;
-    if (std::fmod(row * share_of_period(share) / members, line_bytes) == 0) return;
+    const double part = row * share_of_period(share) / members;
+    const bool ends_in_line = std::fmod(row, line_bytes) != 0;
+    const bool is_torn = ends_in_line || (share.step > 1 && std::fmod(part, line_bytes) != 0);
+    if (!is_torn) return;
+    // Behind the last one's part of a row the first one's part of the next row comes.
+    const double ends = share.run == share.period && ends_in_line ? 2 : 1;
     const double rows =
         static_cast<double>(share.last - share.first + 1) / static_cast<double>(share.period);
-    result_[&step].written[0] += line_bytes * rows;
-    result_[&step].torn_lines += rows;
+    result_[&step].written[0] += line_bytes * ends * rows;
+    result_[&step].torn_lines += ends * rows;
   }
 
   void take(const Pieces::Range& range, const Owner& by, bool written) {

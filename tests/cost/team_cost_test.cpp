@@ -268,9 +268,11 @@ TEST(Crossing, lines_that_two_workers_write_a_part_of_are_taken_back) {
     EXPECT_NEAR(64 * crossing.torn_lines, crossing.all_written(), 64);
     return crossing.all_written();
   };
-  // Both have half of each row's columns: whole lines, or not.
+  // Both have half of each row's columns: whole lines, or whole registers of whole lines, or parts
+  // of lines on both sides.
   EXPECT_EQ(written(64), 0);
-  EXPECT_NEAR(written(58), 64 * rows, 64);
+  EXPECT_EQ(written(80), 0);
+  EXPECT_NEAR(written(58), 2 * 64 * rows, 64);
 }
 
 TEST(Crossing, what_no_cache_of_a_core_holds_crosses_nothing) {

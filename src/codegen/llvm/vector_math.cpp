@@ -4,6 +4,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -68,51 +69,74 @@ Real scale(Real x, llvm::Value* n) {
   return x * power(half) * power(b.CreateSub(n, half));
 }
 
-/// AVX-512 has an instruction for whole registers, of which the value may have several; its results
-/// are the same. It takes the floor of n, which may have a fraction.
-Real scale(Real x, const Rounded& n) {
-  const unsigned lanes = x.is_double() ? 8 : 16, all_lanes = lanes_of(x.value);
-  if (!x.emitter->machine.masks || all_lanes % lanes != 0) return scale(x, n.integer);
-  auto& b = x.builder();
-  llvm::Type* type = llvm::FixedVectorType::get(x.value->getType()->getScalarType(), lanes);
-  llvm::Value* all = llvm::Constant::getAllOnesValue(b.getIntNTy(lanes));
-  const auto id = x.is_double() ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
-                                : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
-  constexpr int current_rounding = 4;
-  llvm::Value* scaled = x.value;
-  for (unsigned first = 0; first < all_lanes; first += lanes) {
-    llvm::Value* part = b.CreateExtractVector(type, x.value, b.getInt64(first));
-    llvm::Value* exponent = b.CreateExtractVector(type, n.real.value, b.getInt64(first));
-    part = b.CreateIntrinsic(id, {}, {part, exponent, part, all, b.getInt32(current_rounding)});
-    scaled = b.CreateInsertVector(scaled->getType(), scaled, part, b.getInt64(first));
-  }
-  return {x.emitter, scaled};
-}
-
 namespace {
 
-/// An operation of registers of 16 lanes on as many lanes as `operand` has; `type`: of the result.
-template <class Op>
-llvm::Value* by_registers(Emitter& emitter, llvm::Type* type, llvm::Value* operand, const Op& op) {
-  constexpr unsigned lanes = 16;
+/// An operation of registers of so many lanes, on operands of any number of lanes. Of a register
+/// that they do not fill, the other lanes hold anything.
+template <std::size_t count, class Op>
+llvm::Value* by_registers(Emitter& emitter, unsigned lanes,
+                          const std::array<llvm::Value*, count>& operands, const Op& op) {
   auto& b = emitter.builder;
-  const unsigned all = lanes_of(operand);
-  if (all == 1) return b.CreateExtractElement(op(splat(emitter, operand, lanes)), std::uint64_t{0});
-  // Lanes from `first` on; the last one again where there are no more.
-  const auto part = [&](llvm::Value* value, unsigned first, unsigned count) {
-    std::vector<int> from;
-    for (unsigned lane = first; lane < first + count; ++lane)
-      from.push_back(static_cast<int>(std::min(lane, lanes_of(value) - 1)));
-    return b.CreateShuffleVector(value, from);
+  const unsigned all = lanes_of(operands[0]);
+  const auto part = [&](llvm::Value* value, unsigned first) -> llvm::Value* {
+    llvm::Type* type = with_lanes(value->getType()->getScalarType(), lanes);
+    if (all == 1)
+      return b.CreateInsertElement(llvm::PoisonValue::get(type), value, std::uint64_t{0});
+    if (all < lanes)
+      return b.CreateInsertVector(type, llvm::PoisonValue::get(type), value, b.getInt64(0));
+    return b.CreateExtractVector(type, value, b.getInt64(first));
   };
-  if (all < lanes) return part(op(part(operand, 0, lanes)), 0, all);
-  llvm::Value* result = llvm::PoisonValue::get(type);
-  for (unsigned first = 0; first < all; first += lanes)
-    result = b.CreateInsertVector(type, result, op(part(operand, first, lanes)), b.getInt64(first));
+  llvm::Value* result = nullptr;
+  for (unsigned first = 0; first < all; first += lanes) {
+    std::array<llvm::Value*, count> parts;
+    for (std::size_t i = 0; i < count; ++i) parts[i] = part(operands[i], first);
+    llvm::Value* done = op(parts);
+    llvm::Type* type = with_lanes(done->getType()->getScalarType(), all);
+    if (all == 1) return b.CreateExtractElement(done, std::uint64_t{0});
+    if (all < lanes) return b.CreateExtractVector(type, done, b.getInt64(0));
+    if (result == nullptr) result = llvm::PoisonValue::get(type);
+    result = b.CreateInsertVector(type, result, done, b.getInt64(first));
+  }
   return result;
 }
 
+/// AVX-512's instruction for registers of a size, by the doubles and floats in it.
+struct ScaleBy {
+  unsigned doubles;
+  llvm::Intrinsic::ID of_doubles, of_floats;
+};
+constexpr ScaleBy scales[] = {
+    {2, llvm::Intrinsic::x86_avx512_mask_scalef_pd_128,
+     llvm::Intrinsic::x86_avx512_mask_scalef_ps_128},
+    {4, llvm::Intrinsic::x86_avx512_mask_scalef_pd_256,
+     llvm::Intrinsic::x86_avx512_mask_scalef_ps_256},
+    {8, llvm::Intrinsic::x86_avx512_mask_scalef_pd_512,
+     llvm::Intrinsic::x86_avx512_mask_scalef_ps_512},
+};
+
 }  // namespace
+
+/// AVX-512 has an instruction for it, whose results are the same. It takes the floor of n, which
+/// may have a fraction.
+Real scale(Real x, const Rounded& n) {
+  if (!x.emitter->machine.masks) return scale(x, n.integer);
+  auto& b = x.builder();
+  const unsigned all = lanes_of(x.value), per_double = x.is_double() ? 1 : 2;
+  const ScaleBy* by = std::begin(scales);
+  while (by + 1 != std::end(scales) && by->doubles * per_double < all) ++by;
+  const unsigned lanes = by->doubles * per_double;
+  // Lanes that hold anything are left out: subnormal numbers would take long.
+  const std::uint64_t used = (std::uint64_t{1} << std::min(all, lanes)) - 1;
+  const auto scaled = [&](const std::array<llvm::Value*, 2>& parts) {
+    llvm::Value* none = llvm::Constant::getNullValue(parts[0]->getType());
+    std::vector<llvm::Value*> operands{parts[0], parts[1], none,
+                                       b.getIntN(std::max(lanes, 8U), used)};
+    constexpr int current_rounding = 4;
+    if (by->doubles == 8) operands.push_back(b.getInt32(current_rounding));
+    return b.CreateIntrinsic(x.is_double() ? by->of_doubles : by->of_floats, {}, operands);
+  };
+  return {x.emitter, by_registers(*x.emitter, lanes, std::array{x.value, n.real.value}, scaled)};
+}
 
 Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
   constexpr std::size_t lanes = 16;
@@ -121,21 +145,22 @@ Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {
     return llvm::ConstantDataVector::get(b.getContext(),
                                          llvm::ArrayRef(numbers).slice(first, lanes));
   };
-  const auto pick = [&](llvm::Value* index) {
+  const auto pick = [&](const std::array<llvm::Value*, 1>& index) {
     return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
-                             {half(0), index, half(lanes)});
+                             {half(0), index[0], half(lanes)});
   };
-  return {like.emitter, by_registers(*like.emitter, like.value->getType(), words, pick)};
+  return {like.emitter, by_registers(*like.emitter, lanes, std::array{words}, pick)};
 }
 
 Real about_reciprocal(Real x) {
   auto& b = x.builder();
-  const auto invert = [&](llvm::Value* value) {
+  const auto invert = [&](const std::array<llvm::Value*, 1>& value) {
     return b.CreateIntrinsic(
         llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
-        {value, llvm::Constant::getNullValue(value->getType()), b.getInt16(0xffff)});
+        {value[0], llvm::Constant::getNullValue(value[0]->getType()), b.getInt16(0xffff)});
   };
-  return {x.emitter, by_registers(*x.emitter, x.value->getType(), x.value, invert)};
+  constexpr unsigned lanes = 16;
+  return {x.emitter, by_registers(*x.emitter, lanes, std::array{x.value}, invert)};
 }
 
 const Lookup& powers_of_steps() {
