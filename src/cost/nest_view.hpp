@@ -86,8 +86,8 @@ class NestView {
   /// Of what a reduction loads, the part that windows before have not read: overlapping ones read
   /// the same places again.
   double share_of_first_reads(const loop::Access& access) const;
-  /// Accesses' times that a load across two lines takes beside its own: the second line, for which
-  /// first reads wait.
+  /// Accesses' times that a load across two lines takes beside its own: one for a second line that
+  /// is near, as many as Overlap tells where nothing has read it before.
   double load_across(const loop::Access& access) const;
   /// The part of the points whose code asks the guard.
   double share_asking(const loop::Guard& guard) const {

@@ -93,10 +93,10 @@ struct Overlap {
   double row_starts = 1;
   /// Cycles of a call whose branches go elsewhere than in the kernel before.
   double call = 0;
-  /// Accesses' times of a register that lies across two lines, by its load, by that of a tap of a
-  /// window by channels and by its store, and the bytes from which on registers do so: smaller ones
-  /// seldom cross. Other windows wait so for what none before has read, twice the time for the
-  /// rest.
+  /// Accesses' times of a register that lies across two lines, by its load, by that of a window's
+  /// tap and by its store, and the bytes from which on registers do so: smaller ones seldom cross.
+  /// Of windows that guards cut along the lanes, loads of what another one has read take at most
+  /// two.
   double load_across = 1.7, tap_across = 1.7, store_across = 2;
   std::int64_t across_bytes = 64;
   /// The same of the stores of turned tiles, which come from many rows at once; 0: as of others.

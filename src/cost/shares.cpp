@@ -60,6 +60,8 @@ class Shares {
 
   /// What comes next only the workers of that part touch.
   void set_part(std::int32_t part, std::int32_t parts) { part_ = part, parts_ = parts; }
+  /// Workers take so many points of `lead` at once.
+  void set_together(std::int64_t points) { together_ = points; }
 
  private:
   /// Accesses to nearly the same elements, like those of windows and tiles, are one share.
@@ -81,8 +83,8 @@ class Shares {
     return true;
   }
 
-  static void set_place(Share& share, std::int64_t offset, const Integers& strides,
-                        const Integers& extents, std::size_t lead) {
+  void set_place(Share& share, std::int64_t offset, const Integers& strides,
+                 const Integers& extents, std::size_t lead) {
     const std::int64_t step = lead < extents.size() ? std::abs(strides[lead]) : 0;
     // Elements from the first to the last one of a point of `lead`, but for those that windows
     // reach in the place of the next points.
@@ -97,7 +99,7 @@ class Shares {
       if (!is_window) within += std::abs(way);
     }
     if (step == 0) return;
-    share.step = step;
+    share.unit = step * together_;
     // In order, though windows reach over into the other part.
     if (step * extents[lead] >= within) {
       share.begin = share.first, share.end = share.last + 1;
@@ -120,6 +122,7 @@ class Shares {
   std::vector<Share>& shares_;
   std::span<const loop::Buffer> buffers_;
   std::int32_t part_ = 0, parts_ = 1;
+  std::int64_t together_ = 1;
 };
 
 /// The dim of (batch..., m..., n) along which a contraction's items are shared out.
@@ -146,6 +149,7 @@ void add_shares(std::vector<Share>& shares, const codegen::NestPlan& plan,
     lead = first_long(nest.extents, 0, static_cast<std::size_t>(plan.inner_dim));
   if (lead == none && nest.parallel_dims > 0) lead = static_cast<std::size_t>(plan.split_dim);
   Shares all(shares, buffers);
+  if (lead == static_cast<std::size_t>(plan.split_dim)) all.set_together(plan.split_size);
   for (std::int32_t part = 0; part < nest.parts; ++part) {
     all.set_part(part, nest.parts);
     all.add(nest.accesses, loop::stores_of(nest, part), nest.extents, lead);
@@ -157,6 +161,7 @@ void add_shares(std::vector<Share>& shares, const loop::Contraction& c,
   Shares all(shares, buffers);
   const std::size_t lead = lead_of(c, plan), batches = c.batch_extents.size();
   const std::size_t columns = batches + c.m_extents.size();
+  if (lead == columns) all.set_together(plan.block_columns);
   const auto joined = [](const Integers& a, const Integers& b) {
     Integers all = a;
     all.insert(all.end(), b.begin(), b.end());

@@ -33,7 +33,7 @@ struct Share {
   std::int64_t reach() const { return shared_out > 0 ? end - begin - shared_out : 0; }
   std::int64_t period = 0;  ///< woven: elements until the first worker comes again
   std::int64_t run = 0;     ///< woven: the first so many of a period, which workers share out
-  std::int64_t step = 1;    ///< from one point of what they share out to the next
+  std::int64_t unit = 1;    ///< elements of a period that a worker takes at once
   bool written = false;
   /// Only the workers of one part of so many equal ones touch them, as `kind` says.
   std::int32_t part = 0, parts = 1;

@@ -233,8 +233,8 @@ class Owners {
   }
 
   /// Where a worker's part of a row begins or ends inside of a line, another one writes the rest of
-  /// it: each takes the line from the other. Parts of rows of whole lines are whole registers, but
-  /// for points that lie apart.
+  /// it: each takes the line from the other. Rows of whole lines are torn only where what workers
+  /// take at once is none.
   void count_shared_lines(const Step& step, const cost::Share& share) {
     constexpr double line_bytes = 64;
     const int members = team_of(step, share).members;
@@ -243,12 +243,12 @@ class Owners {
     const auto size =
         static_cast<double>(size_of(plan_.buffers[static_cast<std::size_t>(buffer)].dtype));
     const double row = static_cast<double>(share.period) * size;
-    const double part = row * share_of_period(share) / members;
-    const bool ends_in_line = std::fmod(row, line_bytes) != 0;
-    const bool is_torn = ends_in_line || (share.step > 1 && std::fmod(part, line_bytes) != 0);
-    if (!is_torn) return;
+    const auto ends_inside = [](double bytes) { return std::fmod(bytes, line_bytes) != 0; };
+    const bool is_torn_inside = ends_inside(static_cast<double>(share.unit) * size) &&
+                                ends_inside(row * share_of_period(share) / members);
+    if (!ends_inside(row) && !is_torn_inside) return;
     // Behind the last one's part of a row the first one's part of the next row comes.
-    const double ends = share.run == share.period && ends_in_line ? 2 : 1;
+    const double ends = share.run == share.period && ends_inside(row) ? 2 : 1;
     const double rows =
         static_cast<double>(share.last - share.first + 1) / static_cast<double>(share.period);
     result_[&step].written[0] += line_bytes * ends * rows;

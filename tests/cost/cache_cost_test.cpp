@@ -301,6 +301,34 @@ TEST(CacheCost, RowsThatAskAtTheirEndsAloneTakeLess) {
   EXPECT_LT(compute(false), 0.7 * compute(true));
 }
 
+TEST(CacheCost, OverlappingWindowsWaitOnceForLinesThatLoadsLieAcross) {
+  // Sums of 3 x 3 values: of a padded window over a plane, or of one value of each of nine planes.
+  const auto compute = [](bool windows, double load_across) {
+    constexpr std::int64_t rows = 30, columns = 67, plane = columns * rows;
+    loop::Nest nest;
+    nest.extents = {rows, columns, 3, 3};
+    nest.parallel_dims = 2;
+    nest.accesses = {{.buffer = 0, .strides = {columns, 1, 3 * plane, plane}}};
+    if (windows) nest.accesses[0].strides = {columns, 1, columns, 1};
+    nest.accesses[0].guards = {{-1, rows, {1, 0, 1, 0}}, {-1, columns, {0, 1, 0, 1}}};
+    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                  {.op = ScalarOp::reduce, .dtype = f32, .a = 0}};
+    nest.stores.push_back({{.buffer = 1, .strides = {columns, 1, 0, 0}}, 1});
+    const loop::Kernel kernel{{{f32, 9 * plane, false}, {f32, rows * columns, true}}, nest};
+    cost::MachineModel model = cost::model_of_zen5();
+    model.loads_per_cycle = 0.25;  // that nothing else takes longer
+    model.overlap.load_across = load_across;
+    return cost::predict(kernel, {}, model, 1).compute;
+  };
+  // What the third and fourth access's time of such a load adds, beside the second one's.
+  const auto further = [&](bool windows) {
+    return (compute(windows, 4) - compute(windows, 2)) /
+           (compute(windows, 2) - compute(windows, 1));
+  };
+  EXPECT_NEAR(further(false), 2, 0.01);
+  EXPECT_NEAR(further(true), 2.0 / 9, 0.01) << "a ninth is read for the first time";
+}
+
 TEST(CacheCost, TurnedTilesWaitForLinesThatTheyTakeInPieces) {
   // y = x transposed, against a copy of as many elements.
   loop::Kernel turned{{{f32, 128 * 200, false}, {f32, 128 * 200, true}}, {}};

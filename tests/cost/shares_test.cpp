@@ -53,6 +53,29 @@ TEST(Shares, a_transpose_reads_or_writes_woven) {
   EXPECT_EQ(woven.period, read->kind == Share::Kind::woven ? 200 : 96);
 }
 
+TEST(Shares, columns_are_shared_out_by_what_workers_take_at_once) {
+  Graph sums;
+  const Value x = sums.input("x", f32, {187, 400});
+  sums.output("y", x - reduce(x, Reduction::max, {0}, true));
+  const std::vector<Share> of_sums = shares_of(sums);
+  const Share* written = find(of_sums, true);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written->kind, Share::Kind::woven);
+  EXPECT_EQ(written->period, 400);
+  EXPECT_EQ(written->unit % 16, 0) << "whole registers";
+  EXPECT_LT(written->unit, 400);
+
+  Graph product;
+  const Value a = product.input("a", f32, {4, 64});
+  product.output("y", matmul(a, product.param("w", f32, {64, 640})));
+  const std::vector<Share> of_product = shares_of(product);
+  written = find(of_product, true);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written->kind, Share::Kind::woven);
+  EXPECT_EQ(written->unit % 16, 0) << "panels";
+  EXPECT_LT(written->unit, 640);
+}
+
 TEST(Shares, windows_reach_over_though_they_are_higher_than_the_image) {
   for (const std::int64_t rows : {2, 3, 40}) {
     Graph graph;

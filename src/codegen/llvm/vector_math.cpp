@@ -71,8 +71,8 @@ Real scale(Real x, llvm::Value* n) {
 
 namespace {
 
-/// An operation of registers of so many lanes, on operands of any number of lanes. Of a register
-/// that they do not fill, the other lanes hold anything.
+/// An operation of registers of so many lanes, on operands of more, of as many or of fewer lanes
+/// (powers of two). Of a register that they do not fill, the other lanes hold anything.
 template <std::size_t count, class Op>
 llvm::Value* by_registers(Emitter& emitter, unsigned lanes,
                           const std::array<llvm::Value*, count>& operands, const Op& op) {
