@@ -70,8 +70,10 @@ class Runner {
 };
 
 struct Samples {
-  std::vector<double> milliseconds;  ///< sorted; of all runs, or of every second, fourth, ...
-  double least = std::numeric_limits<double>::infinity();  ///< milliseconds, of all runs
+  /// Of a run, sorted; of all, or of every second, fourth, ... Short ones are timed together.
+  std::vector<double> milliseconds;
+  double least = std::numeric_limits<double>::infinity();  ///< of all `milliseconds`
+  std::size_t taken = 0;                                   ///< what was timed together
   std::size_t runs = 0;
   double others = 0;
   std::optional<double> allocations_per_run;
@@ -86,17 +88,17 @@ struct Samples {
   }
 };
 
-// Notes the time of a run, or of every 2^n-th: a million samples tell nothing more, and would be
+// Notes a sample, or every 2^n-th: a million samples tell nothing more, and would be
 // most of a small program's memory.
 void note(Samples& samples, std::size_t& stride, double milliseconds) {
   samples.least = std::min(samples.least, milliseconds);
   std::vector<double>& kept = samples.milliseconds;
-  if (samples.runs++ % stride != 0) return;
+  if (samples.taken++ % stride != 0) return;
   if (kept.size() == kept.capacity()) {
     for (std::size_t i = 0; 2 * i < kept.size(); ++i) kept[i] = kept[2 * i];
     kept.resize((kept.size() + 1) / 2);
     stride *= 2;
-    if ((samples.runs - 1) % stride != 0) return;
+    if ((samples.taken - 1) % stride != 0) return;
   }
   kept.push_back(milliseconds);
 }
@@ -113,12 +115,14 @@ Result<Samples> sample(Runner& runner, int runs, double seconds) {
   const Clock::time_point begin = Clock::now();
   const auto enough = [&] {
     if (runs > 0) return samples.runs >= static_cast<std::size_t>(runs);
-    return samples.runs >= 5 && milliseconds_since(begin) >= seconds * 1e3;
+    return samples.taken >= 5 && milliseconds_since(begin) >= seconds * 1e3;
   };
   while (!enough()) {
-    const Clock::time_point start = Clock::now();
-    RLX_TRY(runner.run());
-    note(samples, stride, milliseconds_since(start));
+    // A number of runs that is asked for is timed one by one.
+    const int together = runs > 0 || samples.runs == 0 ? 1 : runs_per_sample(samples.least);
+    RLX_ASSIGN(const double milliseconds, milliseconds_of(together, [&] { return runner.run(); }));
+    samples.runs += static_cast<std::size_t>(together);
+    note(samples, stride, milliseconds);
   }
   if (allocations) {
     samples.allocations_per_run = static_cast<double>(*allocations_so_far() - *allocations) /
@@ -157,9 +161,9 @@ Json figures(const BenchOptions& options, const PreparedModel& model, const Comp
             {"load_ms", rounded(model.load_ms, 3)},
             {"compile_ms", rounded(compile_ms, 3)},
             {"first_run_ms", rounded(first_run_ms, 4)},
-            {"min_ms", rounded(samples.least, 6)},
-            {"median_ms", rounded(samples.median(), 6)},
-            {"p90_ms", rounded(samples.p90(), 6)},
+            {"min_ms", rounded(samples.least, 7)},
+            {"median_ms", rounded(samples.median(), 7)},
+            {"p90_ms", rounded(samples.p90(), 7)},
             {"runs", samples.runs},
             {"allocations_per_run", nullptr},
             {"weights_bytes", memory.weights_bytes},

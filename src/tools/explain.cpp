@@ -49,13 +49,13 @@ Status measure(CompiledGraph& program, const PreparedModel& model, Report& repor
     }
     return {};
   };
+  RLX_TRY(run_once());
   std::vector<double> times;
   const auto end = Clock::now() + std::chrono::milliseconds(300);
-  for (int run = 0; run < 3 || (Clock::now() < end && run < 1'000); ++run) {
-    const auto start = Clock::now();
-    RLX_TRY(run_once());
-    const double time = milliseconds_since(start);
-    if (run > 0) times.push_back(time);
+  while (times.size() < 2 || (Clock::now() < end && times.size() < 1'000)) {
+    const int together = times.empty() ? 1 : runs_per_sample(times.back());
+    RLX_ASSIGN(const double milliseconds, milliseconds_of(together, run_once));
+    times.push_back(milliseconds);
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());
