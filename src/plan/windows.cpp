@@ -25,15 +25,38 @@ codegen::IndexRange inside_of(const Window& window, std::size_t axis, std::int64
 }
 
 constexpr unsigned few_lanes = 8;
+
+/// The results along the last spatial axis, and those of them whose windows end inside of it.
+struct Rows {
+  std::int64_t results = 0, stride = 1;
+  codegen::IndexRange inside;
+
+  bool have_ends() const { return inside.size() < results; }
+  /// Whether lanes can be neighbours in a row, most of whose windows end inside of it: at the
+  /// borders lanes differ.
+  bool can_run_along() const {
+    return (stride == 1 || codegen::is_shuffled(stride, few_lanes)) &&
+           (!have_ends() || codegen::most_lie_inside(inside, results, few_lanes));
+  }
+  bool fill_registers() const { return can_run_along() && results >= few_lanes; }
+};
+
+Rows rows_of(const Graph& graph, const Region& region) {
+  const Node& root = graph.nodes()[static_cast<std::size_t>(region.root)];
+  const Window window = window_of(graph, root);
+  const std::size_t last = window.extents.size() - 1;
+  const std::int64_t results = region.dims[last + 1];
+  return {results, window.strides[last],
+          inside_of(window, last, results, graph.type(root.inputs[0]).dims()[last + 1])};
+}
+
 /// An image that L2 holds beside what is made of it.
 constexpr std::int64_t held_bytes = 512 * 1024;
 
-/// Do lanes along a row of `results`, of which those that are not `inside` come one by one, take
-/// less than turning an image of so many bytes, and its results back? Cycles of a register's taps,
-/// by whether rows share what they read, and of its part of both turns, as measured on Zen 4 with
-/// AVX2.
-bool is_faster_along(const Window& window, std::int64_t results, std::int64_t inside,
-                     std::int64_t bytes, int threads) {
+/// Do lanes along rows, of which the results that do not lie inside come one by one, take less than
+/// turning an image of so many bytes, and its results back? Cycles of a register's taps, by whether
+/// rows share what they read, and of its part of both turns, as measured on Zen 4 with AVX2.
+bool is_faster_along(const Window& window, const Rows& rows, std::int64_t bytes, int threads) {
   constexpr double shared = 0.85, alone = 1.3, point = 0.68, across = 0.55;
   constexpr double near_turns = 6, far_turns = 16;
   // Several threads gain more by one kernel than by three.
@@ -42,9 +65,11 @@ bool is_faster_along(const Window& window, std::int64_t results, std::int64_t in
   double taps = 1;
   for (const std::int64_t extent : window.extents) taps *= static_cast<double>(extent);
   const double turns = bytes <= held_bytes ? near_turns : far_turns;
+  const std::int64_t inside = rows.inside.size();
+  const auto results = static_cast<double>(rows.results);
   const auto registers = static_cast<double>((inside + few_lanes - 1) / few_lanes);
-  const double row = taps * (along * registers + point * static_cast<double>(results - inside));
-  return row < favour * static_cast<double>(results) / few_lanes * (across * taps + turns);
+  const double row = taps * (along * registers + point * (results - static_cast<double>(inside)));
+  return row < favour * results / few_lanes * (across * taps + turns);
 }
 
 }  // namespace
@@ -95,7 +120,9 @@ bool turns_image(const Graph& graph, const Region& region) {
   if (region.dims.back() < least_channels) return false;
   const Node& root = graph.nodes()[static_cast<std::size_t>(region.root)];
   const Window window = window_of(graph, root);
-  const double least = graph.type(root.inputs[0]).bytes() <= held_bytes ? 2 : 4;
+  // Lanes would be elements far apart where they cannot run along the rows.
+  const bool is_held = graph.type(root.inputs[0]).bytes() <= held_bytes;
+  const double least = is_held || !rows_of(graph, region).fill_registers() ? 2 : 4;
   double reads = 1;
   for (std::size_t i = 0; i < window.extents.size(); ++i)
     reads *= static_cast<double>(window.extents[i]) / static_cast<double>(window.strides[i]);
@@ -105,21 +132,14 @@ bool turns_image(const Graph& graph, const Region& region) {
 bool stays_channels_first(const Graph& graph, const Region& region, const View& image,
                           int threads) {
   const Node& root = graph.nodes()[static_cast<std::size_t>(region.root)];
-  const Window window = window_of(graph, root);
-  const std::size_t last = window.extents.size() - 1;
-  const std::int64_t results = region.dims[last + 1];
-  if (image.dims.back() == 1 || image.strides[last + 1] != 1) return false;
-  const codegen::IndexRange inside = inside_of(window, last, results, image.dims[last + 1]);
-  const bool has_ends = inside.size() < results;
-  if (has_ends && !codegen::most_lie_inside(inside, results, few_lanes)) return false;
+  const Rows rows = rows_of(graph, region);
+  const std::size_t last = region.dims.size() - 2;
+  if (image.dims.back() == 1 || image.strides[last] != 1 || !rows.can_run_along()) return false;
+  if (!turns_image(graph, region)) return true;
   // Rows that fill no register leave a turned image the better one.
-  const std::int64_t stride = window.strides[last];
-  if (turns_image(graph, region)) {
-    if (stride != 1 || results < few_lanes) return false;
-    const auto bytes = static_cast<std::int64_t>(graph.type(root.inputs[0]).bytes());
-    return !has_ends || is_faster_along(window, results, inside.size(), bytes, threads);
-  }
-  return stride == 1 || codegen::is_shuffled(stride, few_lanes);
+  if (rows.stride != 1 || !rows.fill_registers()) return false;
+  const auto bytes = static_cast<std::int64_t>(graph.type(root.inputs[0]).bytes());
+  return !rows.have_ends() || is_faster_along(window_of(graph, root), rows, bytes, threads);
 }
 
 }  // namespace rlx::plan

@@ -21,6 +21,18 @@ Graph pool_of(std::int64_t channels, std::int64_t size, std::int64_t window, std
   return graph;
 }
 
+/// Channels first behind the windows, too, as an exporter's model has a pool.
+Graph channels_first(const op::WindowReduce& pool, std::int64_t channels, std::int64_t rows,
+                     std::int64_t columns) {
+  Graph graph;
+  const Value x = transpose(graph.input("x", f32, {2, channels, rows, columns}), {0, 2, 3, 1});
+  op::WindowReduce last = pool;
+  last.channels_last = true;
+  const Value pooled = graph.add_one(last, {x});
+  graph.output("y", transpose(relu(pooled), {0, 3, 1, 2}));
+  return graph;
+}
+
 std::vector<std::string> kernels_of(const Graph& graph, int threads = 1) {
   std::vector<std::string> names;
   BuildOptions options;
@@ -40,16 +52,22 @@ TEST(Windows, images_that_are_read_again_are_turned_first) {
   EXPECT_THAT(kernels_of(pool_of(3, 20, 3, 1)), ElementsAre("pool"));
 }
 
-/// Channels first behind the windows, too, as an exporter's model has a pool.
-Graph channels_first(const op::WindowReduce& pool, std::int64_t channels, std::int64_t rows,
-                     std::int64_t columns) {
-  Graph graph;
-  const Value x = transpose(graph.input("x", f32, {2, channels, rows, columns}), {0, 2, 3, 1});
-  op::WindowReduce last = pool;
-  last.channels_last = true;
-  const Value pooled = graph.add_one(last, {x});
-  graph.output("y", transpose(relu(pooled), {0, 3, 1, 2}));
-  return graph;
+/// Where lanes cannot run along the rows they would be channels, each in a line of its own: large
+/// images are turned for that, too.
+TEST(Windows, large_images_with_short_rows_are_turned_first) {
+  using ::testing::ElementsAre;
+  const op::WindowReduce twos{.kind = Reduction::max, .window = {2, 2}, .strides = {2, 2}};
+  op::WindowReduce threes = twos, fives = twos;
+  threes.window = {3, 3};
+  fives.window = {5, 5}, fives.strides = {3, 3};
+  const auto turned = ElementsAre("copy", "pool", "output");
+  EXPECT_THAT(kernels_of(pool_of(1024, 14, 3, 2)), ElementsAre("copy", "pool"));
+  EXPECT_THAT(kernels_of(channels_first(threes, 700, 14, 14)), turned);
+  EXPECT_THAT(kernels_of(channels_first(fives, 700, 14, 14)), turned);
+  EXPECT_THAT(kernels_of(channels_first(fives, 300, 14, 47)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(threes, 300, 14, 47)), ElementsAre("pool"));
+  EXPECT_THAT(kernels_of(channels_first(twos, 700, 14, 14)), ElementsAre("pool")) << "read once";
+  testing::expect_computed(channels_first(threes, 700, 14, 14));
 }
 
 TEST(Windows, windows_inside_of_their_rows_go_along_them) {
