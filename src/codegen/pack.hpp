@@ -15,14 +15,13 @@
 namespace rlx::codegen {
 
 /// Columns of a panel (or column block) that cost least for n columns: `lanes` times 1 to
-/// `most_vectors` (at most 8). Narrow blocks read A more often; padding costs as much as columns
-/// do.
+/// `most_vectors`. Narrow blocks read A more often; padding costs as much as columns do.
 constexpr std::int64_t choose_panel_width(std::int64_t n, unsigned lanes, unsigned most_vectors) {
-  constexpr std::int64_t cost_percent[] = {125, 104, 100, 100, 100, 100, 100, 100};
   std::int64_t best_width = 0, best_cost = 0;
   for (unsigned vectors = most_vectors; vectors >= 1; --vectors) {
     const std::int64_t width = static_cast<std::int64_t>(lanes) * vectors;
-    const std::int64_t cost = (n + width - 1) / width * width * cost_percent[vectors - 1];
+    const std::int64_t cost_percent = vectors == 1 ? 125 : vectors == 2 ? 104 : 100;
+    const std::int64_t cost = (n + width - 1) / width * width * cost_percent;
     if (best_width == 0 || cost < best_cost) best_width = width, best_cost = cost;
   }
   return best_width;

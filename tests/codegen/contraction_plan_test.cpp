@@ -216,6 +216,22 @@ TEST(ContractionPlan, few_rows_read_wide_blocks_in_place) {
   EXPECT_EQ(vectors({.m = 1, .n = 1024, .k = 64, .packed = false, .transposed_b = true}), 2);
 }
 
+/// The same with thirty-two registers.
+TEST(ContractionPlan, few_rows_read_wider_blocks_in_place_into_more_registers) {
+  const Target target{Isa::avx512, "", ""};
+  const auto vectors = [&](std::int64_t rows, std::int64_t columns) {
+    const loop::Kernel kernel =
+        testing::matmul({.m = rows, .n = columns, .k = 1024, .packed = false}, target);
+    return plan_contraction(std::get<loop::Contraction>(kernel.body), f32, f32,
+                            PlanMachine(machine_of(target)))
+        .vectors;
+  };
+  EXPECT_EQ(vectors(1, 1024), 16);
+  EXPECT_EQ(vectors(2, 1024), 8);
+  EXPECT_EQ(vectors(3, 1024), 4);
+  EXPECT_EQ(vectors(1, 64), 4);
+}
+
 TEST(ContractionPlan, DeepPanelsOfAnAFromMemoryStayWide) {
   const Target large_l2{Isa::avx512, "", "+avx512fp16"};
   const auto width = [&](std::int64_t rows, std::int64_t k) {

@@ -182,8 +182,8 @@ unsigned choose_vectors(const loop::Contraction& contraction, const PlanMachine&
   const bool in_place = contraction.accumulator == DType::f32 && !contraction.b_packed &&
                         contraction.b_n_stride == 1 && !contraction.in_order &&
                         plan.products == Products::single;
-  const unsigned most = in_place && plan.rows == 1 ? 8 : in_place && plan.rows == 2 ? 4 : 2;
-  const unsigned limit = machine.registers >= 32 ? 4 : most;
+  const unsigned wider = in_place && plan.rows == 1 ? 4 : in_place && plan.rows == 2 ? 2 : 1;
+  const unsigned limit = wider * (machine.registers >= 32 ? 4 : 2);
   // Few registers leave no room for columns that do not exist.
   if (machine.registers < 32 && contraction.n <= lanes) return 1;
   std::int64_t width = contraction.panel_width;
