@@ -2,6 +2,7 @@
 // keep their order.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -161,14 +162,21 @@ class OrderKernel final : public Kernel {
     std::int64_t held = 0;
     Entry* const last = entries + (count_ - 1);
     Entry limit = Entry::of(std::numeric_limits<Key<T>>::max(), lines_.size);
+    const auto take = [&](std::int64_t p) {
+      const Entry entry = Entry::of(key_at(from, p), p);
+      entries[held] = entry;
+      held += static_cast<std::int64_t>(entry < limit);
+    };
     for (std::int64_t begin = 0; begin < lines_.size; begin += block) {
       const std::int64_t end = std::min(begin + block, lines_.size);
-      if (lines_.inner == 1 && end - begin == block && !reaches(from + begin, bound)) continue;
-      for (std::int64_t p = begin; p < end; ++p) {
-        const Entry entry = Entry::of(key_at(from, p), p);
-        entries[held] = entry;
-        held += static_cast<std::int64_t>(!(rank_of(from[p * lines_.inner]) > bound)) &
-                static_cast<std::int64_t>(entry < limit);
+      if (lines_.inner == 1 && end - begin == block) {
+        const Hits hits = hits_of(from + begin, bound);
+        for (std::size_t i = 0; i < hits.size(); ++i)
+          for (std::uint64_t bytes = hits[i]; bytes != 0; bytes &= bytes - 1)
+            take(begin + static_cast<std::int64_t>(8 * i) + std::countr_zero(bytes) / 8);
+      } else {
+        for (std::int64_t p = begin; p < end; ++p)
+          if (!(rank_of(from[p * lines_.inner]) > bound)) take(p);
       }
       if (held < groups_) continue;
       std::nth_element(entries, last, entries + held);
@@ -206,12 +214,12 @@ class OrderKernel final : public Kernel {
     else return key_of(value, flip_);
   }
 
-  /// Whether one of a block of numbers side by side may reach the bound: a vector loop.
-  bool reaches(const T* from, Rank bound) const {
-    Key<T> found = 0;
-    for (std::int64_t p = 0; p < block; ++p)
-      found |= static_cast<Key<T>>(!(rank_of(from[p]) > bound));
-    return found != 0;
+  /// A byte for each number of a block, the first one the lowest: 1 where it may reach the bound.
+  using Hits = std::array<std::uint64_t, block / 8>;
+  Hits hits_of(const T* from, Rank bound) const {
+    std::array<std::uint8_t, block> reaches;  // by a vector loop
+    for (std::size_t p = 0; p < block; ++p) reaches[p] = !(rank_of(from[p]) > bound);
+    return std::bit_cast<Hits>(reaches);
   }
 
   const Entry* order_all(const T* from, Entry* entries) const {
