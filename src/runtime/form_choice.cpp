@@ -83,7 +83,7 @@ std::string key_of(const std::string& layer, const std::vector<passes::Convoluti
 /// What it takes, with what a run must win for it: no more than what is worth any start in a
 /// program whose convolutions as they are take `direct_ns`.
 double price(const passes::ConvolutionForm& form, double ns, double direct_ns) {
-  constexpr double worth_any_start = 0.2;
+  constexpr double worth_any_start = 0.03;
   return ns + std::min(form.worth_ns, worth_any_start * direct_ns);
 }
 /// The same where it is to take the place of another form.

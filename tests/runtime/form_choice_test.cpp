@@ -281,8 +281,9 @@ TEST(FormChoice, LargeProgramsGiveMoreMemory) {
   EXPECT_EQ(chosen(with_weights(17'000'000)), 1U);
 }
 
-/// A form that takes long to prepare wins what gives it back, or a fifth of the convolutions.
-TEST(FormChoice, WhatAFifthOfTheProgramIsIsWorthAnyStart) {
+/// A form that takes long to prepare wins what gives it back, or three hundredths of the
+/// convolutions.
+TEST(FormChoice, WhatWinsAPartOfTheProgramIsWorthAnyStart) {
   CountingBackend backend;
   const Graph whole = maps_of(1, 1).value();
   std::atomic<int> made = 0;
@@ -294,10 +295,12 @@ TEST(FormChoice, WhatAFifthOfTheProgramIsIsWorthAnyStart) {
     }
     return FormChoice(backend, 1, gate, none_given, whole).fastest(whole, questions)[0];
   };
-  EXPECT_EQ(chosen({{14, 9}}), 1U);  // 15 us, and 10 with a tenth and 3
-  EXPECT_EQ(chosen({{14, 10}}), 0U);
-  EXPECT_EQ(chosen({{14, 9}, {29}}), 0U);   // 5 of 45 us
-  EXPECT_EQ(chosen({{29, 20}, {99}}), 1U);  // 30 us, and 21 with a tenth and 5
+  EXPECT_EQ(chosen({{14, 12}}), 1U);       // 15 us, and 13 with a tenth and 0.45
+  EXPECT_EQ(chosen({{29, 26}}), 0U);       // 30 us, and 27 with a tenth and 0.9
+  EXPECT_EQ(chosen({{14, 9}, {99}}), 1U);  // 10 with a tenth and 3.45, of 115 us
+  EXPECT_EQ(chosen({{14, 10}, {99}}), 0U);
+  EXPECT_EQ(chosen({{29, 20}, {999}}), 1U);  // 21 with a tenth and 5, of a millisecond
+  EXPECT_EQ(chosen({{29, 22}, {999}}), 0U);
 }
 
 }  // namespace
