@@ -24,38 +24,38 @@ constexpr OpCycles op_cycles[] = {
     {ScalarOp::ceil, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
     {ScalarOp::round, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
     {ScalarOp::trunc, 0.5, 1, 0.5, 0.5, 0.5, 1.2},
-    {ScalarOp::sign, 0.5, 1, 0.5, 0.5, 0.5, 1.5},
+    {ScalarOp::sign, 0.62, 1, 0.5, 0.5, 0.5, 1.5},
     {ScalarOp::is_inf, 0.5, 1, 0.5, 0.5, 0.5, 1},
     {ScalarOp::domain_index, 1, 2, 1, 1, 1, 1},
-    {ScalarOp::cast, 1.4, 2, 1.3, 1.4, 1.4, 2},
-    {ScalarOp::div, 2, 4, 3.4, 1.8, 2, 8.7},
-    {ScalarOp::reciprocal, 2, 4, 3.4, 1.8, 2, 8.7},
-    {ScalarOp::sqrt, 3.6, 8, 5.4, 3.7, 4, 11.6},
-    {ScalarOp::rsqrt, 7, 14, 9, 7, 7, 22},
-    {ScalarOp::min, 0.5, 1.25, 0.75, 0.9, 0.5, 1.6},
-    {ScalarOp::max, 0.5, 1.25, 0.75, 1, 0.5, 1.6},
-    {ScalarOp::exp2, 5.5, 7.9, 11.5, 10.8, 8.2, 5.8},
-    {ScalarOp::exp, 8, 8.9, 14.4, 11.9, 9.7, 7.2},
-    {ScalarOp::expm1, 11, 15, 17.2, 14.5, 11.5, 14},
-    {ScalarOp::sin, 13, 25, 18.7, 21.5, 16.5, 15.6},
-    {ScalarOp::tanh, 15, 23, 25, 23, 18, 22},
-    {ScalarOp::log, 16, 22, 24, 22.5, 17, 19.2},
-    {ScalarOp::cos, 16, 22, 19, 21, 16.5, 14},
-    {ScalarOp::erf, 17, 26, 30, 28, 24.5, 20},
-    {ScalarOp::rem, 18, 24.5, 31, 41, 33, 20.5},
-    {ScalarOp::log1p, 20, 29, 29.5, 29, 22, 26},
-    {ScalarOp::mod, 24, 33.5, 27.3, 37, 25.7, 24.5},
-    {ScalarOp::tan, 31, 107, 58.6, 50, 37.7, 80},
-    {ScalarOp::log2, 54, 69, 75, 67.5, 46.5, 65},
+    {ScalarOp::cast, 1.38, 2, 1.3, 1.4, 1.4, 2},
+    {ScalarOp::div, 1.5, 4, 3.4, 1.8, 2, 8.7},
+    {ScalarOp::reciprocal, 1.5, 4, 3.4, 1.8, 2, 8.7},
+    {ScalarOp::sqrt, 3.5, 8, 5.4, 3.7, 4, 11.6},
+    {ScalarOp::rsqrt, 6.9, 14, 9, 7, 7, 22},
+    {ScalarOp::min, 0.65, 1.25, 0.75, 0.9, 0.5, 1.6},
+    {ScalarOp::max, 0.65, 1.25, 0.75, 1, 0.5, 1.6},
+    {ScalarOp::exp2, 4.7, 7.9, 11.5, 10.8, 8.2, 5.8},
+    {ScalarOp::exp, 5.2, 8.9, 14.4, 11.9, 9.7, 7.2},
+    {ScalarOp::expm1, 9.2, 15, 17.2, 14.5, 11.5, 14},
+    {ScalarOp::sin, 15.7, 25, 18.7, 21.5, 16.5, 15.6},
+    {ScalarOp::tanh, 14.9, 23, 25, 23, 18, 22},
+    {ScalarOp::log, 15.1, 22, 24, 22.5, 17, 19.2},
+    {ScalarOp::cos, 14, 22, 19, 21, 16.5, 14},
+    {ScalarOp::erf, 15.5, 26, 30, 28, 24.5, 20},
+    {ScalarOp::rem, 17.3, 24.5, 31, 41, 33, 20.5},
+    {ScalarOp::log1p, 19.5, 29, 29.5, 29, 22, 26},
+    {ScalarOp::mod, 24.3, 33.5, 27.3, 37, 25.7, 24.5},
+    {ScalarOp::tan, 62, 107, 58.6, 50, 37.7, 80},
+    {ScalarOp::log2, 52, 69, 75, 67.5, 46.5, 65},
     {ScalarOp::atan, 56, 79, 84.5, 70, 61.5, 64},
-    {ScalarOp::atan2, 63, 86, 103, 75.5, 69.5, 71},
-    {ScalarOp::atanh, 73, 103, 110, 91, 81, 111},
-    {ScalarOp::asin, 79, 105, 120, 88.5, 86, 103},
-    {ScalarOp::acos, 79, 105, 119, 90.5, 87.5, 102},
-    {ScalarOp::sinh, 79, 119, 115, 88.5, 83, 90},
-    {ScalarOp::cosh, 79, 110, 109, 84.5, 79.5, 74},
-    {ScalarOp::acosh, 133, 193, 190, 169, 157, 165},
-    {ScalarOp::asinh, 150, 216, 205, 188, 174, 199},
+    {ScalarOp::atan2, 61.5, 86, 103, 75.5, 69.5, 71},
+    {ScalarOp::atanh, 72.7, 103, 110, 91, 81, 111},
+    {ScalarOp::asin, 80, 105, 120, 88.5, 86, 103},
+    {ScalarOp::acos, 79.5, 105, 119, 90.5, 87.5, 102},
+    {ScalarOp::sinh, 73, 119, 115, 88.5, 83, 90},
+    {ScalarOp::cosh, 62.5, 110, 109, 84.5, 79.5, 74},
+    {ScalarOp::acosh, 131, 193, 190, 169, 157, 165},
+    {ScalarOp::asinh, 147, 216, 205, 188, 174, 199},
     {ScalarOp::pow, 190, 226, 204, 178, 161, 140},
 };
 
@@ -104,7 +104,7 @@ void set_zen2(MachineModel& model) {
   model.gather_lane_ns = 0.16;
   model.first_bytes = {0, 0, 12, 90};
   model.code_line = {0, 0.12, 1.05, 2};
-  model.run = 57;
+  model.run = 30;
   model.team = 200;
 }
 
@@ -123,7 +123,7 @@ void set_zen3(MachineModel& model) {
   model.tap = 7.8;
   model.join = 2;
   model.recurrent_step = 25.6;
-  model.run = 70;
+  model.run = 43;
   model.narrow_ns = 0.9;
   model.gather_lane_ns = 0.18;
   model.code_line = {0, 0.36, 0.52, 1.75};
@@ -156,7 +156,7 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
     model.tap = 8;
     model.join = 0.46;
     model.recurrent_step = 9.4;
-    model.run = 36;
+    model.run = 9;
     model.memory_all = 55;
     model.l3_all = 195;
     model.forgotten = 11e6;
@@ -178,7 +178,7 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
   model.tap = 4.8 * slower;
   model.join = 1.1 * slower;
   model.recurrent_step = 21 * slower;
-  model.run = 58 * slower;
+  model.run = 31 * slower;
   model.memory_all = 45;
   model.l3_all = 155 / slower;
   model.gather_lane_ns = 0.19 * slower;
@@ -188,6 +188,34 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
   model.team = 690;
   model.other_core = {24, 15};
   model.overlap = zen4_avx2;
+}
+
+/// Everything of Zen 5 but its units and ops.
+void set_zen5(MachineModel& model) {
+  model.ghz = 4.2;
+  model.cycle = 0.2365;
+  // Neighbours use L3, too: half of it is what stays.
+  model.cache_bytes = {48 << 10, 1 << 20, 16 << 20};
+  model.read = {495, 267, 131, 54};
+  model.write = {273, 267, 124, 36.5};
+  model.memory_all = 65;
+  model.l3_all = 260;
+  model.kernel = 3.57;
+  model.item = 1.08;
+  model.loop = 0.0845;
+  model.row_block = 4.32;
+  model.tap = 2.24;
+  model.join = 0.505;
+  model.recurrent_step = 15.6;
+  model.run = 9.84;
+  model.narrow_ns = 0.575;
+  model.gather_lane_ns = 0.19;
+  model.barrier = 40;
+  model.team = 202;
+  model.other_core = {12.4, 20};
+  model.code_line = {0, 0.135, 1.42, 10.9};
+  model.first_bytes = {0, 0, 4, 109};
+  if (model.machine.isa == Isa::avx512) model.overlap = zen5_avx512;
 }
 
 /// Everything of cores with AMX but their units and ops. L3 is shared by a host's machines, and
@@ -203,7 +231,7 @@ void set_rapids(MachineModel& model) {
   model.l3_all = 61;
   model.kernel = 3.64;
   model.head_start = 7;
-  model.run = 36.6;
+  model.run = 10;
   model.item = 0.348;
   model.loop = 0.245;
   model.row_block = 1.43;
@@ -260,14 +288,7 @@ MachineModel preset_for(const CpuFacts& cpu, const codegen::Target& target) {
   if (cpu.vendor == CpuFacts::Vendor::amd && cpu.family >= 26) {
     name = "AMD Zen 5";
     width = 1;
-    model.cycle = 0.255;
-    // Neighbours use L3, too: half of it is what stays.
-    model.cache_bytes = {48 << 10, 1 << 20, 16 << 20};
-    model.read = {440, 225, 105, 36};
-    model.write = {250, 225, 105, 30};
-    model.kernel = 1.6;
-    model.memory_all = 55;
-    model.l3_all = 200;
+    set_zen5(model);
   } else if (is_zen2(cpu)) {
     name = "AMD Zen 2";
     set_zen2(model);

@@ -103,7 +103,7 @@ struct Overlap {
   double turned_across = 0;
   /// Cycles in which two registers exchange halves, or every other element.
   double exchange = 1;
-  /// Cycles that a store under a mask waits behind another one of the same few bytes.
+  /// Cycles that a store of one column under a mask waits behind that of the row before.
   double masked_store = 15;
   /// ns more for a line that registers across two lines read, by level.
   std::array<double, level_count> line_across{};

@@ -440,10 +440,16 @@ TEST(CacheCost, CoresThatTakeARegisterInTwoStepsHaveFiguresOfTheirOwn) {
   const cost::MachineModel zen4 = cost::preset_for(facts, cost::zen5_target);
   // Series wait for results, too: they lose less than what is done by units alone.
   EXPECT_GT(zen4.op(ScalarOp::add), 1.9 * zen5.op(ScalarOp::add));
-  EXPECT_LT(zen4.op(ScalarOp::exp), 1.6 * zen5.op(ScalarOp::exp));
+  EXPECT_LT(zen4.op(ScalarOp::exp) / zen5.op(ScalarOp::exp),
+            0.9 * zen4.op(ScalarOp::add) / zen5.op(ScalarOp::add));
   EXPECT_LT(zen4.read[1], 0.6 * zen5.read[1]);
-  EXPECT_LT(zen4.overlap.beside_busiest, zen5.overlap.beside_busiest);
-  EXPECT_EQ(zen5.overlap.max_steps, cost::Overlap().max_steps);
+  // What waits for units hides what streams bring.
+  EXPECT_GT(zen4.overlap.power, zen5.overlap.power);
+  EXPECT_GT(zen4.overlap.block_power, zen5.overlap.block_power);
+  // Cores of a family that nobody measured have the figures that stand beside their meaning.
+  facts.vendor = codegen::CpuFacts::Vendor::other;
+  EXPECT_EQ(cost::preset_for(facts, cost::zen5_target).overlap.max_steps,
+            cost::Overlap().max_steps);
 }
 
 }  // namespace

@@ -151,37 +151,37 @@ TEST(PlanCost, TinyProgramsStayOnOneThread) {
 
 /// As every compiler makes it, not only the one that made this test.
 TEST(PlanCost, APlanIsTheSameByteForByteWhoeverCompiledTheCompiler) {
-  EXPECT_EQ(to_text(plan_of(mixed_graph(64, 48), 2)), R"(rlx plan 1
-arena 33792 bytes, lower bound 33792
-buffer 0 f32[3072] input 0 "x"
+  EXPECT_EQ(to_text(plan_of(mixed_graph(128, 48), 2)), R"(rlx plan 1
+arena 58368 bytes, lower bound 58368
+buffer 0 f32[6144] input 0 "x"
 buffer 1 f32[2304] weight 0 "weight_1"
-buffer 2 f32[3072] arena offset=0 life=0..1 "dot_general_2"
-buffer 3 f32[3072] arena offset=12288 life=1..3 "softmax_3"
-buffer 4 f32[3072] arena offset=0 life=2..4 "add_5"
-buffer 5 f32[2304] arena offset=24576 life=3..5 "s"
-buffer 6 f32[3072] arena offset=12288 life=4..5 "z"
+buffer 2 f32[6144] arena offset=0 life=0..1 "dot_general_2"
+buffer 3 f32[6144] arena offset=24576 life=1..3 "softmax_3"
+buffer 4 f32[6144] arena offset=0 life=2..4 "add_5"
+buffer 5 f32[2304] arena offset=49152 life=3..5 "s"
+buffer 6 f32[6144] arena offset=24576 life=4..5 "z"
 weight 0 f32 of %1 offset=0 dims=[48,48] strides=[48,1] packed n=48 k=48 panel=48
 inputs [0] outputs [6,5]
 step 0 kernel 0 buffers=[0,1,2] threads=2 barrier=0 region=dot_general
 step 1 host 0 buffers=[2,3] threads=1 barrier=1 region=softmax
-step 2 kernel 1 buffers=[3,0,4] threads=2 barrier=1 region=exp+add
+step 2 kernel 1 buffers=[3,0,4] threads=1 barrier=0 region=exp+add
 step 3 kernel 2 buffers=[4,3,5] threads=2 barrier=1 region=dot_general
 step 4 kernel 3 buffers=[4,6] threads=2 barrier=1 region=
 host 0 softmax inputs=[2] outputs=[3]
 kernel 0
-b0 f32[3072]
+b0 f32[6144]
 b1 f32[2304]
-b2 f32[3072] written
-contraction batch [] m [64] n 48 k [48] in f32
+b2 f32[6144] written
+contraction batch [] m [128] n 48 k [48] in f32
   a b0 0+[][48][1]
   b b1 packed 48 0+[]
   %0 accumulator f32
   store %0 b2 0+[48,1]
 kernel 1
-b0 f32[3072]
-b1 f32[3072]
-b2 f32[3072] written
-nest [64,48] parallel 2
+b0 f32[6144]
+b1 f32[6144]
+b2 f32[6144] written
+nest [128,48] parallel 2
   #0 b0 0+[48,1]
   #1 b1 0+[48,1]
   %0 load f32 #0
@@ -190,21 +190,21 @@ nest [64,48] parallel 2
   %3 add f32 %1 %2
   store %3 b2 0+[48,1]
 kernel 2
-b0 f32[3072]
-b1 f32[3072]
+b0 f32[6144]
+b1 f32[6144]
 b2 f32[2304] written
-contraction batch [] m [48] n 48 k [64] in f32
+contraction batch [] m [48] n 48 k [128] in f32
   a b0 0+[][1][48]
   b b1 0+[][48][1]
   %0 accumulator f32
   store %0 b2 0+[48,1]
 kernel 3
-b0 f32[3072]
-b1 f32[3072] written
-nest [48,64] parallel 2
+b0 f32[6144]
+b1 f32[6144] written
+nest [48,128] parallel 2
   #0 b0 0+[1,48]
   %0 load f32 #0
-  store %0 b1 0+[64,1]
+  store %0 b1 0+[128,1]
 )");
 }
 
