@@ -2,6 +2,7 @@
 #include "backends/cpu/executable.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "base/cancel_scope.hpp"
@@ -248,19 +249,30 @@ Status CpuExecutable::outcome() const {
 }
 
 Status CpuExecutable::run(std::span<const void* const> inputs) {
+  // Longer programs are work that is worth sharing wherever the cores are.
+  constexpr double short_ns = 1e6;
   RLX_TRY(check_ready());
   set_inputs(inputs);
   if (program_->threads == 1) {
-    const SubnormalScope scope(program_->flush_subnormals);
-    for (const BoundStep& step : steps_) {
-      if (step.conditions.empty() || holds(step)) run_step(step, 0, nullptr);
-    }
-    return outcome();
-  }
-  if (runs_loosely()) [[unlikely]] {
+    run_alone();
+  } else if (runs_loosely()) [[unlikely]] {
     run_loosely();
-    return outcome();
+  } else if (plan().predicted_ns <= short_ns) {
+    run_as_pays();
+  } else {
+    run_team();
   }
+  return outcome();
+}
+
+void CpuExecutable::run_alone() {
+  const SubnormalScope scope(program_->flush_subnormals);
+  for (const BoundStep& step : steps_) {
+    if (step.conditions.empty() || holds(step)) run_step(step, 0, nullptr);
+  }
+}
+
+void CpuExecutable::run_team() {
   program_->shared->pool->run_team(program_->threads, [this](int worker, Team& team) {
     const SubnormalScope scope(program_->flush_subnormals);
     for (const BoundStep& step : steps_) {
@@ -268,7 +280,15 @@ Status CpuExecutable::run(std::span<const void* const> inputs) {
       if (step.conditions.empty() || holds(step)) run_step(step, worker, &team);
     }
   });
-  return outcome();
+}
+
+void CpuExecutable::run_as_pays() {
+  using Clock = std::chrono::steady_clock;
+  const TeamTrial::Way way = trial_.next();
+  const Clock::time_point begin = way.timed ? Clock::now() : Clock::time_point();
+  if (way.alone) run_alone();
+  else run_team();
+  if (way.timed) trial_.took(Clock::now() - begin);
 }
 
 std::byte* CpuExecutable::state(std::string_view name) {

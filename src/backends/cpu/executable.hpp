@@ -8,6 +8,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/cpu/executable_experts.hpp"
+#include "backends/cpu/team_trial.hpp"
 #include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "codegen/code_library.hpp"
@@ -90,6 +91,10 @@ class CpuExecutable final : public Executable {
   void bind_call(const plan::HostCall& call);
   BoundLoop bind_loop(const plan::LoopPlan& loop);
   bool holds(const BoundStep& step) const;
+  void run_alone();
+  void run_team();
+  /// The one or the other, whichever takes less.
+  void run_as_pays();
   /// `team` is null where one worker runs all.
   void run_step(const BoundStep& step, int worker, Team* team);
   void run_items(const BoundStep& step, int worker, std::int64_t begin, std::int64_t end);
@@ -154,6 +159,7 @@ class CpuExecutable final : public Executable {
   std::exception_ptr host_failure_;   ///< what a host call or a kernel threw
   std::atomic<bool> failed_ = false;  ///< by the first worker that sets the failure
   std::shared_ptr<const std::atomic<bool>> cancel_flag_ = std::make_shared<std::atomic<bool>>();
+  TeamTrial trial_;
   ExpertSteps experts_;
   MemoryShare share_;  ///< of the session's budget
 };
