@@ -200,14 +200,14 @@ void set_zen5(MachineModel& model) {
   model.write = {273, 267, 124, 36.5};
   model.memory_all = 65;
   model.l3_all = 260;
-  model.kernel = 3.57;
+  model.kernel = 3;
   model.item = 1.08;
   model.loop = 0.0845;
   model.row_block = 4.32;
   model.tap = 2.24;
   model.join = 0.505;
   model.recurrent_step = 15.6;
-  model.run = 9.84;
+  model.run = 11;
   model.narrow_ns = 0.575;
   model.gather_lane_ns = 0.19;
   model.barrier = 40;
