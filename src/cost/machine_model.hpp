@@ -68,7 +68,7 @@ struct MachineModel {
   double barrier = 50;        ///< all workers wait for each other
   double team = 150;          ///< calling and releasing a team of workers
   double member_start = 0;    ///< until the last member of a team has begun a step behind a barrier
-  double run = 30;            ///< a run of a program
+  double run = 10;            ///< a run of a program
   double page_fault = 250;    ///< first touch of 4 KiB
 
   /// Whether whole registers go through the units in two steps.

@@ -9,7 +9,8 @@
 
 namespace rlx::cost {
 
-/// As fitted on Zen 5, unless said otherwise.
+/// As fitted on Zen 5 on 2026-11-22, unless said otherwise: families that were measured since have
+/// theirs in fitted_overlaps.hpp.
 struct Overlap {
   /// Times of a lone stream's rate at which kernels read and write each level: more, where their
   /// instructions hide a part of it; less, where streams stand in each other's way.
