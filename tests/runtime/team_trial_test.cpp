@@ -79,6 +79,22 @@ TEST(TeamTrial, OneSlowRunDecidesNothing) {
   EXPECT_FALSE(trial.next().alone);
 }
 
+TEST(TeamTrial, IsForShortProgramsWhoseTeamGainsLittle) {
+  const auto is_worth = [](double step_ns, int threads, double others_ns) {
+    plan::Plan plan;
+    plan.steps.resize(2);
+    plan.steps[0].threads = threads, plan.steps[0].predicted_ns = step_ns;
+    plan.steps[1].predicted_ns = others_ns;
+    plan.predicted_ns = step_ns + others_ns;
+    return is_worth_a_trial(plan);
+  };
+  EXPECT_TRUE(is_worth(20e3, 2, 0));
+  EXPECT_TRUE(is_worth(900e3, 2, 90e3));
+  EXPECT_FALSE(is_worth(900e3, 2, 110e3)) << "more than 1 ms";
+  EXPECT_FALSE(is_worth(20e3, 16, 0));
+  EXPECT_TRUE(is_worth(20e3, 16, 100e3)) << "most of it on one thread";
+}
+
 TEST(TeamTrial, RunsOfEitherWayGiveTheSameBits) {
   const auto ramp = [](const Dims& dims) {
     std::vector<float> values(static_cast<std::size_t>(element_count(dims)));

@@ -75,6 +75,7 @@ void CpuExecutable::bind() {
   for (const plan::LoopPlan& loop : plan().loops) loops_.push_back(bind_loop(loop));
   for (const plan::Step& step : plan().steps) steps_.push_back(bind_step(step));
   ranges_ = std::make_unique<Range[]>(ranges_count_);
+  tries_alone_ = is_worth_a_trial(plan());
   allow_loose_runs();
   error_flag_ =
       plan().error_buffer < 0 ? nullptr : static_cast<std::int32_t*>(address(plan().error_buffer));
@@ -249,15 +250,13 @@ Status CpuExecutable::outcome() const {
 }
 
 Status CpuExecutable::run(std::span<const void* const> inputs) {
-  // Longer programs are work that is worth sharing wherever the cores are.
-  constexpr double short_ns = 1e6;
   RLX_TRY(check_ready());
   set_inputs(inputs);
   if (program_->threads == 1) {
     run_alone();
   } else if (runs_loosely()) [[unlikely]] {
     run_loosely();
-  } else if (plan().predicted_ns <= short_ns) {
+  } else if (tries_alone_) {
     run_as_pays();
   } else {
     run_team();

@@ -159,6 +159,7 @@ class CpuExecutable final : public Executable {
   std::exception_ptr host_failure_;   ///< what a host call or a kernel threw
   std::atomic<bool> failed_ = false;  ///< by the first worker that sets the failure
   std::shared_ptr<const std::atomic<bool>> cancel_flag_ = std::make_shared<std::atomic<bool>>();
+  bool tries_alone_ = false;
   TeamTrial trial_;
   ExpertSteps experts_;
   MemoryShare share_;  ///< of the session's budget

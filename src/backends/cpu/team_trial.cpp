@@ -5,6 +5,13 @@
 
 namespace rlx::cpu {
 
+bool is_worth_a_trial(const plan::Plan& plan) {
+  constexpr double most_ns = 1e6, sure_gain = 4;
+  double alone_ns = 0;
+  for (const plan::Step& step : plan.steps) alone_ns += step.threads * step.predicted_ns;
+  return plan.predicted_ns <= most_ns && alone_ns <= sure_gain * plan.predicted_ns;
+}
+
 void TeamTrial::took(Time time) {
   Time& least = least_[timed_ < runs_of_a_way ? 0 : 1];
   least = std::min(least, time);

@@ -5,7 +5,14 @@
 #include <array>
 #include <chrono>
 
+#include "plan/plan.hpp"
+
 namespace rlx::cpu {
+
+/// Whether runs of the plan may go alone at times to see what that takes: where one takes up to
+/// 1 ms (longer ones are work that pays wherever the cores are), and its team is told to gain less
+/// than four times, beside which runs alone are too slow to try.
+bool is_worth_a_trial(const plan::Plan& plan);
 
 /// Decides from run to run whether a program goes with its team or on the caller alone, from what a
 /// few runs of both took. Results do not depend on it. One thread at a time calls it.
