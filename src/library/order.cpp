@@ -219,6 +219,7 @@ class OrderKernel final : public Kernel {
   Hits hits_of(const T* from, Rank bound) const {
     std::array<std::uint8_t, block> reaches;  // by a vector loop
     for (std::size_t p = 0; p < block; ++p) reaches[p] = !(rank_of(from[p]) > bound);
+    static_assert(std::endian::native == std::endian::little);
     return std::bit_cast<Hits>(reaches);
   }
 

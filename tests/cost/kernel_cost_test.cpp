@@ -464,6 +464,7 @@ TEST(KernelCost, StoresOfOneColumnWaitForEachOtherByRow) {
   EXPECT_NEAR(waited_cycles(1), 6'000, 600);
   EXPECT_EQ(waited_cycles(2), 0);
   EXPECT_EQ(waited_cycles(3), 0);
+  EXPECT_EQ(waited_cycles(4), 0);
 }
 
 // Weights of 8 MB, far from all caches of a core, behind 49 rows that take longer.
