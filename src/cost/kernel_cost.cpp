@@ -76,14 +76,14 @@ double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,
     default: break;
   }
   // Of a curve beside 1 the absolute error counts: it takes that part of its time alone, as
-  // measured on Zen 4 with AVX-512 and AVX2. The curve's own node counts all of it; the addition
-  // gives back the rest.
+  // measured on Zen 4 with AVX-512 and on Zen 3. The curve's own node counts all of it; the
+  // addition gives back the rest.
   if (const ScalarId id = codegen::curve_beside_one(node, nodes); id >= 0 && model.machine.fma) {
     const ScalarOp curve = nodes[static_cast<std::size_t>(id)].op;
-    const double exponential = model.machine.masks ? 1 : 0.5;
-    const double part = curve == ScalarOp::erf    ? 0.33
-                        : curve == ScalarOp::tanh ? 0.63
-                                                  : exponential;
+    const bool masks = model.machine.masks;
+    const double part = curve == ScalarOp::erf    ? (masks ? 0.33 : 0.53)
+                        : curve == ScalarOp::tanh ? (masks ? 1 : 0.88)
+                                                  : (masks ? 1 : 0.65);
     return model.op(ScalarOp::add) - (1 - part) * model.op(curve);
   }
   // Beside a number one instruction does it, else NaN takes two more.

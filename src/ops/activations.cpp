@@ -53,12 +53,15 @@ struct Rules<op::Softplus> : Activation<op::Softplus> {
 };
 RLX_OP(op::Softplus, "activation")
 
-// x * tanh(softplus(x))
+// x * tanh(softplus(x)) = x * w / (w + 2) for w = e^x (e^x + 2): tanh(log(a)) = (a^2 - 1) /
+// (a^2 + 1). From 20 on the factor is 1 in every type.
 template <>
 struct Rules<op::Mish> : Activation<op::Mish> {
   static constexpr std::string_view name = "mish";
-  static ScalarValue scalar(const op::Mish&, ScalarBuilder& builder, Operands x) {
-    return x[0] * scalar::tanh(Rules<op::Softplus>::scalar({}, builder, x));
+  static ScalarValue scalar(const op::Mish&, ScalarBuilder&, Operands x) {
+    const ScalarValue power = scalar::exp(scalar::min(x[0], 20.0));
+    const ScalarValue w = power * (power + 2.0);
+    return x[0] * (w / (w + 2.0));
   }
 };
 RLX_OP(op::Mish, "activation")

@@ -51,6 +51,19 @@ std::optional<Match> gelu(const Pattern& p, ValueId id) {
   return std::nullopt;
 }
 
+// mish(x) = x * tanh(softplus(x)), in any order.
+// Pays: one exponential and a division instead of an exponential, a logarithm and a tanh.
+std::optional<Match> mish(const Pattern& p, ValueId id) {
+  if (!p.is<op::Mul>(id)) return std::nullopt;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const ValueId x = p.in(id, k), curve = p.in(id, 1 - k);
+    if (p.is<op::Tanh>(curve) && p.read_once(curve) && p.is<op::Softplus>(p.in(curve, 0)) &&
+        p.in(p.in(curve, 0), 0) == x)
+      return Match{op::Mish{}, {x}};
+  }
+  return std::nullopt;
+}
+
 /// mean(v * v) or mean(pow(v, 2)) over trailing axes that are kept; gives v and the first axis.
 std::optional<std::pair<ValueId, std::int64_t>> mean_square(const Pattern& p, ValueId id,
                                                             const Reduction kind) {
@@ -127,7 +140,7 @@ std::optional<Match> norm(const Pattern& p, ValueId id) {
 }
 
 /// The table: tried in order at every node.
-constexpr Rule rules[] = {gelu, norm};
+constexpr Rule rules[] = {gelu, mish, norm};
 
 // (c * x) . y = c * (x . y)
 // Pays where x is a view: the product would be a kernel of its own that copies x, and behind the

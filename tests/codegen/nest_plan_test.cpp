@@ -239,6 +239,13 @@ TEST(NestPlan, ManySeriesOfOneVectorLeaveNoRegistersForAnother) {
   }
 }
 
+TEST(NestPlan, TwoVectorsOfASeriesGoSideBySideWhereTheProcessorHoldsFew) {
+  const NestPlan paired = plan_nest(exponentials(1), machine_with(Isa::avx2), false);
+  EXPECT_TRUE(paired.pairs_series && paired.abreast);
+  EXPECT_FALSE(plan_nest(exponentials(1), machine_with(Isa::avx512), false).pairs_series);
+  EXPECT_FALSE(plan_nest(centred(64, 128), machine_with(Isa::avx2), false).pairs_series);
+}
+
 /// A chain of tanh(1 / (1 + e^-x)), as nets write sigmoids.
 loop::Nest chain_of_curves(int links) {
   loop::Nest nest;
@@ -268,6 +275,9 @@ TEST(NestPlan, SeriesThatWaitForEachOtherLeaveRegistersForOtherVectors) {
   EXPECT_EQ(plan_nest(chain_of_curves(1), machine).unroll, 8U);
   EXPECT_EQ(plan_nest(chain_of_curves(4), machine).unroll, 8U);
   EXPECT_EQ(plan_nest(chain_of_curves(8), machine).unroll, 4U);  // the code gets too long
+  // Of fewer registers half are enough for series beside each other, all for one after the other.
+  EXPECT_EQ(plan_nest(chain_of_curves(1), machine_with(Isa::avx2)).unroll, 8U);
+  EXPECT_EQ(plan_nest(exponentials(2), machine_with(Isa::avx2)).unroll, 4U);
 }
 
 TEST(NestPlan, SeriesAreWhatCodeMakesInOneGo) {

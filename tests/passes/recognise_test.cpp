@@ -55,6 +55,32 @@ TEST(Recognise, gelu_in_every_order) {
   }
 }
 
+/// tanh(log(1 + e^x))
+Value curve_of_mish(Graph& graph, Value x) { return tanh(graph.add_one(op::Softplus{}, {x})); }
+
+TEST(Recognise, MishInEitherOrder) {
+  const std::function<Value(Graph&, Value)> forms[] = {
+      [](Graph& g, Value x) { return x * curve_of_mish(g, x); },
+      [](Graph& g, Value x) { return curve_of_mish(g, x) * x; },
+  };
+  for (const auto& form : forms) {
+    const Graph found = recognised(of_x(form));
+    EXPECT_EQ(count<op::Mish>(found), 1);
+    EXPECT_EQ(count<op::Tanh>(found) + count<op::Softplus>(found), 0);
+  }
+}
+
+TEST(Recognise, MishOfAnotherValueOrWithAReadCurveStays) {
+  const Graph other =
+      of_x([](Graph& g, Value x) { return x * curve_of_mish(g, x + number(g, 1)); });
+  EXPECT_EQ(count<op::Mish>(recognised(other)), 0);
+  const Graph shared = of_x([](Graph& g, Value x) {
+    const Value curve = curve_of_mish(g, x);
+    return x * curve + curve;
+  });
+  EXPECT_EQ(count<op::Mish>(recognised(shared)), 0);
+}
+
 TEST(Recognise, gelu_by_tanh_in_every_order) {
   const std::function<Value(Graph&, Value)> forms[] = {
       [](Graph& g, Value x) {  // GPT-2

@@ -352,12 +352,21 @@ void NestEmitter::share(const NestFrame& frame, std::vector<PointExpression>& po
   }
 }
 
-/// Computes each series for all vectors before what follows from it. Vector after vector, a long
-/// chain of series would fill what the processor looks ahead to, and few vectors would overlap.
+/// Computes each series for all vectors before what follows from it, and of two vectors at once
+/// where they are paired. Vector after vector, a long chain of series would fill what the processor
+/// looks ahead to, and few vectors would overlap.
 void NestEmitter::series_abreast(const NestFrame& frame, std::vector<PointExpression>& points,
                                  const NestPass& pass) const {
   for (const ScalarId node : pass.series) {
-    for (std::size_t vector = 0; vector < points.size(); ++vector) {
+    const std::size_t paired = plan_.pairs_series ? points.size() / 2 * 2 : 0;
+    for (std::size_t vector = 0; vector < paired; vector += 2) {
+      share(frame, points, vector, pass);
+      const ScalarId operand = points[vector].operand_of_series(node);
+      if (operand >= 0) points[vector].value(operand);
+      share(frame, points, vector + 1, pass);
+      PointExpression::value_of_both(points[vector], points[vector + 1], node);
+    }
+    for (std::size_t vector = paired; vector < points.size(); ++vector) {
       share(frame, points, vector, pass);
       points[vector].value(node);
     }

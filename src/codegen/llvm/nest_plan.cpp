@@ -470,11 +470,16 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   // Many of one vector that do not wait for each other, as of a tile's outputs, fill each other's
   // waits: more would only spill. Code stays where the processor keeps decoded instructions.
   constexpr unsigned few = 4, enough = 16, most = 64;
-  if (series > 1) affordable = machine.registers > 16 ? 8 : 4;
+  // Without masks a processor holds 128 instructions that wait, as many as four pairs of vectors
+  // have in a series. Those that wait for each other wait behind all of them.
+  const bool has_pairs = series > 0 && machine.fma && !machine.masks;
+  const bool waits_alone = has_pairs && chain == series;
+  if (series > 1) affordable = machine.registers > 16 || waits_alone ? 8 : 4;
   if (series > few)
     affordable = std::clamp(std::min(enough * chain, most) / series, 1U, affordable);
   plan.unroll = fewest_rounds(vectors, affordable);
-  plan.abreast = series > 1 && plan.unroll > 1;
+  plan.pairs_series = has_pairs && plan.unroll > 1;
+  plan.abreast = plan.pairs_series || (series > 1 && plan.unroll > 1);
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) put_shared_taps_last(plan);

@@ -33,8 +33,9 @@ struct NestPlan {
                     ///< its kind
   int vector_dim = 0;
   unsigned lanes = 1;
-  unsigned unroll = 1;   ///< vectors that one round of the vector loop takes
-  bool abreast = false;  ///< of several series each is computed for all vectors of a round
+  unsigned unroll = 1;        ///< vectors that one round of the vector loop takes
+  bool abreast = false;       ///< each series is computed for all vectors of a round
+  bool pairs_series = false;  ///< and for two of them with the instructions of both in turns
   /// Points of the dim before the vector dim that are computed together, sharing loads (the taps of
   /// depthwise convolutions).
   unsigned tile = 1;

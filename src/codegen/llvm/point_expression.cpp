@@ -1,5 +1,6 @@
 // Expressions at a point: addresses of accesses, guards, data-dependent indices, and nodes in the
 // order of need.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/GlobalVariable.h>
 #include <llvm/IR/Intrinsics.h>
@@ -217,18 +218,50 @@ void PointExpression::store(const loop::Store& store, const PartialAddress& addr
              in_place);
 }
 
-llvm::Value* PointExpression::in_one_go(const ScalarNode& node) {
-  if (is_softmax_power(node, nodes_)) return emit_normal_exp(emitter_, value(node.a));
+std::optional<PointExpression::Series> PointExpression::in_one_go(const ScalarNode& node) const {
+  if (is_softmax_power(node, nodes_)) return Series{node.a, emit_normal_exp};
   const ScalarId exponent = emitter_.machine.masks ? logistic_of(node, nodes_) : -1;
-  if (exponent >= 0) return emit_logistic(emitter_, value(exponent));
+  if (exponent >= 0) return Series{exponent, emit_logistic};
   const ScalarId known = emitter_.machine.fma ? curve_beside_one(node, nodes_) : -1;
-  if (known < 0 || values_[known]) return nullptr;
+  if (known < 0 || values_[known]) return std::nullopt;
   const ScalarNode& curve = nodes_[known];
   switch (curve.op) {
-    case ScalarOp::erf: return emit_one_plus_erf(emitter_, value(curve.a));
-    case ScalarOp::tanh: return emit_one_plus_tanh(emitter_, value(curve.a));
-    default: return emit_one_plus_exp(emitter_, value(curve.a));
+    case ScalarOp::erf: return Series{curve.a, emit_one_plus_erf};
+    case ScalarOp::tanh: return Series{curve.a, emit_one_plus_tanh};
+    default: return Series{curve.a, emit_one_plus_exp};
   }
+}
+
+ScalarId PointExpression::operand_of_series(ScalarId node) const {
+  const ScalarNode& made = nodes_[node];
+  if (made.dtype != DType::f32 || values_[node]) return -1;
+  if (const auto series = in_one_go(made)) return series->operand;
+  return is_series(made) && made.b < 0 ? made.a : -1;
+}
+
+void PointExpression::value_of_both(PointExpression& first, PointExpression& second,
+                                    ScalarId node) {
+  const ScalarId operand = first.operand_of_series(node);
+  if (operand >= 0 && operand == second.operand_of_series(node)) {
+    llvm::Value *a = first.value(operand), *b = second.value(operand);
+    const unsigned lanes = lanes_of(a);
+    if (lanes > 1 && lanes_of(b) == lanes) {
+      Emitter& emitter = first.emitter_;
+      llvm::Value* both = llvm::concatenateVectors(emitter.builder, {a, b});
+      const ScalarNode& made = first.nodes_[node];
+      const auto series = first.in_one_go(made);
+      both = series ? series->emit(emitter, both) : emit_unary_math(emitter, made.op, both);
+      const auto half = [&](unsigned from) {
+        return emitter.builder.CreateShuffleVector(both,
+                                                   llvm::createSequentialMask(from, lanes, 0));
+      };
+      first.set(node, half(0));
+      second.set(node, half(lanes));
+      return;
+    }
+  }
+  first.value(node);
+  second.value(node);
 }
 
 llvm::Value* PointExpression::value(ScalarId id) {
@@ -249,8 +282,10 @@ llvm::Value* PointExpression::value(ScalarId id) {
       break;
     }
     default: {
-      known = in_one_go(node);
-      if (known) break;
+      if (const auto series = in_one_go(node)) {
+        known = series->emit(emitter_, value(series->operand));
+        break;
+      }
       llvm::Value* a = value(node.a);
       llvm::Value* b = node.b >= 0 ? value(node.b) : nullptr;
       llvm::Value* c = node.c >= 0 ? value(node.c) : nullptr;

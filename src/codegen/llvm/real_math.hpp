@@ -133,6 +133,8 @@ Rounded nearest(Real x, double factor = 1);
 /// x * 2^n for whole n of at most twice the exponent range; rounds once.
 Real scale(Real x, llvm::Value* n);
 Real scale(Real x, const Rounded& n);
+/// The same of the floor of n, by an instruction of processors with masked registers.
+Real scale(Real x, Real n);
 
 /// Floats of which one instruction of AVX-512 picks one for each lane of `words`, by its low five
 /// bits; `like` has the lanes, too.

@@ -102,6 +102,11 @@ class PointExpression {
   llvm::Value* value(ScalarId node);
   /// The node's value where it was computed or set already, else null.
   llvm::Value* known(ScalarId node) const { return values_[node]; }
+  /// The node that a series of floats makes this one from, -1 where none does.
+  ScalarId operand_of_series(ScalarId node) const;
+  /// Gives the node its value at both points, with the lanes of both in one value where a series
+  /// of floats makes it: instructions of two chains lie side by side.
+  static void value_of_both(PointExpression& first, PointExpression& second, ScalarId node);
   /// i64 or a vector: how far data moves the access, in elements; its indices are checked here.
   /// Null where the access has none.
   llvm::Value* index_offset(const loop::Access& access);
@@ -121,9 +126,14 @@ class PointExpression {
   Place place(const loop::Access& access, const PartialAddress& address);
   llvm::Value* safe_pointer(const Place& place, const loop::Access& access);
   llvm::Value* guard_holds(const loop::Guard& guard);
-  /// The value of a node 1 + erf(x), 1 + tanh(x) or 1 + e^x where the curve is not known yet, and
-  /// of a softmax's power; else null.
-  llvm::Value* in_one_go(const ScalarNode& node);
+  /// A node that code of its own makes from one other.
+  struct Series {
+    ScalarId operand;
+    llvm::Value* (*emit)(Emitter&, llvm::Value*);
+  };
+  /// That of a node 1 + erf(x), 1 + tanh(x) or 1 + e^x where the curve is not known yet, of a
+  /// logistic function and of a softmax's power.
+  std::optional<Series> in_one_go(const ScalarNode& node) const;
   llvm::Value* indirect_offset(const loop::Indirect& indirect);
   llvm::Value* sum_of_offsets(llvm::Value* a, llvm::Value* b);
   llvm::Value* load(const ScalarNode& node);

@@ -27,11 +27,11 @@ Real operand(Real like, double number) {
   Emitter& emitter = *like.emitter;
   const Machine& machine = emitter.machine;
   if (like.is_double() || machine.masks || !machine.fma || machine.vector_bytes != 32 ||
-      lanes_of(like.value) != 8)
+      lanes_of(like.value) % 8 != 0)
     return like.of(number);
   auto* constant = llvm::cast<llvm::Constant>(like.of(number).value);
-  const std::string name =
-      "number_" + std::to_string(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+  const std::string name = "number_" + std::to_string(lanes_of(like.value)) + "_" +
+                           std::to_string(std::bit_cast<std::uint32_t>(static_cast<float>(number)));
   llvm::GlobalVariable* global = emitter.module.getNamedGlobal(name);
   if (global == nullptr) {
     global = new llvm::GlobalVariable(emitter.module, constant->getType(), true,
@@ -116,10 +116,12 @@ constexpr ScaleBy scales[] = {
 
 }  // namespace
 
-/// AVX-512 has an instruction for it, whose results are the same. It takes the floor of n, which
-/// may have a fraction.
+/// The results are the same.
 Real scale(Real x, const Rounded& n) {
-  if (!x.emitter->machine.masks) return scale(x, n.integer);
+  return x.emitter->machine.masks ? scale(x, n.real) : scale(x, n.integer);
+}
+
+Real scale(Real x, Real n) {
   auto& b = x.builder();
   const unsigned all = lanes_of(x.value), per_double = x.is_double() ? 1 : 2;
   const ScaleBy* by = std::begin(scales);
@@ -135,7 +137,7 @@ Real scale(Real x, const Rounded& n) {
     if (by->doubles == 8) operands.push_back(b.getInt32(current_rounding));
     return b.CreateIntrinsic(x.is_double() ? by->of_doubles : by->of_floats, {}, operands);
   };
-  return {x.emitter, by_registers(*x.emitter, lanes, std::array{x.value, n.real.value}, scaled)};
+  return {x.emitter, by_registers(*x.emitter, lanes, std::array{x.value, n.value}, scaled)};
 }
 
 Real looked_up(const Lookup& numbers, Real like, llvm::Value* words) {

@@ -21,8 +21,8 @@ llvm::Value* emit_one_plus_exp(Emitter& emitter, llvm::Value* x);
 /// with masked registers without a division, and 0 where it is no normal number.
 llvm::Value* emit_logistic(Emitter& emitter, llvm::Value* x);
 
-/// e^x in f32, 0 where that is no normal number, as a softmax wants it beside 1: subnormal numbers
-/// take some processors a hundred times as long.
+/// e^x in f32 for x up to 0, 0 where that is no normal number, as a softmax wants it beside 1:
+/// subnormal numbers take some processors a hundred times as long.
 llvm::Value* emit_normal_exp(Emitter& emitter, llvm::Value* x);
 
 /// pow, atan2, rem (C fmod, exact) and mod (sign of the divisor).

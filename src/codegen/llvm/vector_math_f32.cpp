@@ -12,16 +12,46 @@ namespace {
 constexpr double ln2_high = 0x1.62e4p-1, ln2_low = 0x1.7f7d1cf79abcap-20;
 constexpr double log2_e = 0x1.71547652b82fep+0;
 
+/// A whole number n, below 2^21, and words whose low nine bits are n + bias.
+struct Exponent {
+  Real n;
+  llvm::Value* biased;
+};
+
+/// The n nearest to x * factor.
+Exponent exponent_of(Real x, double factor, int bias) {
+  const Real rounder = x.of(0x1.8p23 + bias);
+  const Real shifted = fma(x, factor, rounder);
+  return {shifted - rounder, shifted.bits()};
+}
+
+/// 2^n from n + 127, if that is 1 to 254: the bits above it are shifted out.
+Real power_of_two(Real like, llvm::Value* biased) {
+  return like.from_bits(like.builder().CreateShl(biased, 23));
+}
+
+/// 2^n = first * second of an exponent with that bias, for n from -252 to 255: more than one float
+/// reaches.
+constexpr int bias_of_halves = 254;
+struct Halves {
+  Real first, second;
+};
+Halves halves_of(Real like, const Exponent& exponent) {
+  auto& b = like.builder();
+  llvm::Value* half = b.CreateLShr(exponent.biased, 1);
+  return {power_of_two(like, half), power_of_two(like, b.CreateSub(exponent.biased, half))};
+}
+
 /// x = n ln2 + rest, |rest| <= ln2 / 2.
 struct Halved {
-  Rounded n;
+  Exponent n;
   Real rest;
 };
 
-Halved take_ln2(Real x) {
-  const Rounded n = nearest(x, log2_e);
-  const Real high = fma(-n.real, ln2_high, x);
-  return {n, fma(-n.real, ln2_low, high)};
+Halved take_ln2(Real x, int bias) {
+  const Exponent n = exponent_of(x, log2_e, bias);
+  const Real high = fma(-n.n, ln2_high, x);
+  return {n, fma(-n.n, ln2_low, high)};
 }
 
 /// e^r = 1 + r + r^2 p(r) on [-ln2/2, ln2/2].
@@ -46,8 +76,11 @@ Real limited_for_exp(Real x) { return at_least(at_most(x, 89), -104); }
 /// e^x of what is limited.
 Real limited_exp(Real x) {
   if (has_lookups(x)) return exp_by_steps(x, {1.0, 0.500004049, 0.166668049});
-  const Halved h = take_ln2(x);
-  return scale(expm1_of_rest(h.rest) + 1.0, h.n);
+  const Halved h = take_ln2(x, bias_of_halves);
+  const Real rest = expm1_of_rest(h.rest);
+  if (x.emitter->machine.masks) return scale(rest + 1.0, h.n.n);
+  const auto [first, second] = halves_of(x, h.n);
+  return fma(rest, first, first) * second;
 }
 
 Real exp(Real x) { return limited_exp(limited_for_exp(x)); }
@@ -57,15 +90,10 @@ Real exp(Real x) { return limited_exp(limited_for_exp(x)); }
 Real one_plus_exp(Real x, double most = 89) {
   const Real limited = at_least(at_most(x, most), -86);
   if (has_lookups(x)) return exp_by_steps(limited, {1.00001466, 0.500004601}) + 1.0;
-  // The low bits of the rounded sum are n - 1 as an exponent.
-  constexpr double rounder = 0x1.8p23 + 126;
-  const Real shifted = fma(limited, log2_e, x.of(rounder));
-  const Real n = shifted - rounder;
-  const Real r = fma(-n, ln2_low, fma(-n, ln2_high, limited));
-  const Real half_power = x.from_bits(x.builder().CreateShl(shifted.bits(), 23));
+  const Halved h = take_ln2(limited, 126);
   const Real twice =
-      polynomial(r, {2, 1.99999941, 0.999982957, 0.333352762, 0.0837963193, 0.0165805445});
-  return fma(twice, half_power, 1.0);
+      polynomial(h.rest, {2, 1.99999941, 0.999982957, 0.333352762, 0.0837963193, 0.0165805445});
+  return fma(twice, power_of_two(x, h.n.biased), 1.0);
 }
 
 /// 2^x = 2^n 2^r, 2^r = 1 + r p(r) on [-1/2, 1/2].
@@ -77,19 +105,20 @@ Real exp2(Real x) {
     const Real tail = r * polynomial(r, {0.693147181, 0.240228452, 0.055504569});
     return scale(fma(s.power, tail, s.power), s.n);
   }
-  const Rounded n = nearest(limited);
-  const Real r = limited - n.real;
+  const Exponent n = exponent_of(limited, 1, bias_of_halves);
+  const Real r = limited - n.n;
   const Real p = polynomial(
       r, {6.931472e-01, 2.402265e-01, 5.5503245e-02, 9.617998e-03, 1.3401582e-03, 1.5477829e-04});
-  return scale(fma(r, p, 1.0), n);
+  if (x.emitter->machine.masks) return scale(fma(r, p, 1.0), n.n);
+  const auto [first, second] = halves_of(x, n);
+  return fma(p, r * first, first) * second;
 }
 
 /// e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)): the halves keep 2^n finite at the upper end.
 Real expm1(Real x) {
-  const Halved h = take_ln2(at_least(at_most(x, 89), -20));
+  const Halved h = take_ln2(at_least(at_most(x, 89), -20), 126);
   const Real p = expm1_of_rest(h.rest);
-  auto& b = x.builder();
-  const Real half_power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(126)), 23));
+  const Real half_power = power_of_two(x, h.n.biased);
   const Real result = fma(half_power, p, half_power - 0.5) * 2.0;
   return copysign(select(abs(x) < 0x1p-13, fma(x * x, x.of(0.5), x), result), x);
 }
@@ -136,17 +165,27 @@ Real reciprocal_from_one(Real x) {
   return fma(about, fma(-x, about, x.of(1)), about);
 }
 
+/// a / b for b from 1 to 2: what is left of a first quotient is divided in the same way.
+Real quotient_from_one(Real a, Real b) {
+  if (!has_lookups(a)) return a / b;
+  const Real about = about_reciprocal(b);
+  const Real first = a * about;
+  return fma(fma(-first, b, a), about, first);
+}
+
+/// tanh(x) = (1 - e) / (1 + e) for e = e^(-2|x|) = 2^n (1 + 2p): 1 - 2^n and 1 + 2^n are exact, so
+/// that small x, whose n is 0, lose nothing. With -2|x| = n ln2 + 2r, p = (e^(2r) - 1) / 2 is
+/// r + r^2 q(r).
 Real tanh(Real x) {
   const Real y = at_most(abs(x), 10);
-  const Real z = x * x;
-  const Real p =
-      polynomial(z, {-3.3333284e-01, 1.3331516e-01, -5.374521e-02, 2.0655375e-02, -5.7217525e-03});
-  const Real small = fma(z * y, p, y);
-  const Halved h = take_ln2(y * 2.0);
-  auto& b = x.builder();
-  const Real power = x.from_bits(b.CreateShl(b.CreateAdd(h.n.integer, x.word(127)), 23));
-  const Real e = fma(expm1_of_rest(h.rest), power, power);
-  return copysign(select(y < 0.625, small, 1.0 - reciprocal_from_one(e + 1.0) * 2.0), x);
+  const Exponent n = exponent_of(y, -2 * log2_e, 128);
+  const Real r = fma(-n.n, std::numbers::ln2 / 2, -y);
+  const Real q = polynomial(r, {1, 6.6666056e-01, 3.33329496e-01, 1.33913456e-01, 4.46455168e-02});
+  const Real p = fma(r * r, q, r);
+  const Real twice = power_of_two(x, n.biased);
+  const Real below = fma(-twice, p, fma(twice, -0.5, x.of(1)));
+  const Real above = fma(twice, p, fma(twice, 0.5, x.of(1)));
+  return copysign(quotient_from_one(below, above), x);
 }
 
 /// erf(x) = x + x p(x^2) up to 0.85; then 1 - e^(x q(x)), where x q(x) fits log(erfc(x)) up to 4.
@@ -158,10 +197,11 @@ Real erf(Real x) {
                                     5.054272e-03, -6.3326105e-04});
   const Real q = polynomial(y, {-1.1285306e+00, -6.3566285e-01, -1.0533576e-01, 2.2937842e-02,
                                 -3.2300265e-03, 2.1582878e-04});
-  const Halved h = take_ln2(y * q);
+  const Halved h = take_ln2(y * q, 127);
   const Real r = h.rest;
   const Real tail = polynomial(r, {4.9999112e-01, 1.6666448e-01, 4.190286e-02, 8.3754845e-03});
-  const Real e = scale(fma(r * r, tail, r) + 1.0, h.n);
+  const Real power = power_of_two(x, h.n.biased);
+  const Real e = fma(fma(r * r, tail, r), power, power);
   return select(magnitude < 0.85, fma(p, x, x), copysign(1.0 - e, x));
 }
 
@@ -292,7 +332,11 @@ llvm::Value* emit_logistic(Emitter& emitter, llvm::Value* value) {
 llvm::Value* emit_normal_exp(Emitter& emitter, llvm::Value* value) {
   constexpr double least = -87.336;  // e^x is at least 2^-126
   const Real x{&emitter, value};
-  return select(x < least, 0.0, limited_exp(at_least(x, least))).value;
+  const Real limited = at_least(x, least);
+  if (has_lookups(x)) return select(x < least, 0.0, limited_exp(limited)).value;
+  const Halved h = take_ln2(limited, 127);
+  const Real power = power_of_two(x, h.n.biased);
+  return select(x < least, 0.0, fma(expm1_of_rest(h.rest), power, power)).value;
 }
 
 Real emit_unary_f32(ScalarOp op, Real x) {
