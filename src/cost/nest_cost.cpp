@@ -155,10 +155,12 @@ class NestCost : public NestLines {
 
   /// Cycles of a guard that runs along the lanes.
   double guard_along() const {
-    if (plan_.levels == 0) return overlap_.guard;
+    // Of a row that one round takes the positions are numbers in the code.
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
-    if (plan_.tile > 1) return rounds > 1 ? overlap_.tap_guard : overlap_.known_guard;
-    return overlap_.looped_guard;
+    const bool known = rounds <= 1 && (plan_.levels == 0 || plan_.tile > 1);
+    if (known) return overlap_.known_guard;
+    if (plan_.levels == 0) return overlap_.guard;
+    return plan_.tile > 1 ? overlap_.tap_guard : overlap_.looped_guard;
   }
 
   // ---- bodies ----

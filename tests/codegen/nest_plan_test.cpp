@@ -244,6 +244,14 @@ TEST(NestPlan, TwoVectorsOfASeriesGoSideBySideWhereTheProcessorHoldsFew) {
   EXPECT_TRUE(paired.pairs_series && paired.abreast);
   EXPECT_FALSE(plan_nest(exponentials(1), machine_with(Isa::avx512), false).pairs_series);
   EXPECT_FALSE(plan_nest(centred(64, 128), machine_with(Isa::avx2), false).pairs_series);
+  loop::Nest one = exponentials(1);
+  one.extents = {1, 8};  // a single vector
+  EXPECT_FALSE(plan_nest(one, machine_with(Isa::avx2), false).pairs_series);
+  loop::Nest turned = exponentials(1);
+  turned.stores[0].access.strides = {1, 64};
+  const NestPlan tiles = plan_nest(turned, machine_with(Isa::avx2), false);
+  EXPECT_FALSE(tiles.turned.empty());
+  EXPECT_FALSE(tiles.pairs_series);
 }
 
 /// A chain of tanh(1 / (1 + e^-x)), as nets write sigmoids.

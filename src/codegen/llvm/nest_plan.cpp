@@ -478,13 +478,15 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   if (series > few)
     affordable = std::clamp(std::min(enough * chain, most) / series, 1U, affordable);
   plan.unroll = fewest_rounds(vectors, affordable);
-  plan.pairs_series = has_pairs && plan.unroll > 1;
+  plan.pairs_series = has_pairs && plan.unroll > 1 && vectors > 1;
   plan.abreast = plan.pairs_series || (series > 1 && plan.unroll > 1);
   if (plan.abreast && plan.levels > 0) leave_blocks(plan);
   if (!rows) choose_tile(plan, machine, cost);
   if (!rows) put_shared_taps_last(plan);
   if (!rows) choose_weaving(plan);
   if (!rows) choose_turning(plan, machine);
+  // Shuffles of a tile that is turned lie between its series.
+  if (!plan.turned.empty()) plan.pairs_series = false;
   plan_rows(plan, rows);
   plan_items(plan, rows);
   if (!rows) find_borders(plan);
