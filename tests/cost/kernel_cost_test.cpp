@@ -219,6 +219,30 @@ TEST(KernelCost, CurvesBesideOneTakeLessThanAlone) {
   EXPECT_GT(of_exp(model_of_zen4()), 0.9);
 }
 
+TEST(KernelCost, SeriesThatHaveNoOtherBesideThemTakeLonger) {
+  const auto series = [](std::int64_t columns, const MachineModel& model) {
+    const auto compute = [&](ScalarOp op) {
+      return work_of(curve_kernel(op, columns), {}, model).compute;
+    };
+    return (compute(ScalarOp::tanh) - compute(ScalarOp::abs)) / static_cast<double>(columns);
+  };
+  // Rows of one register, and of two.
+  EXPECT_NEAR(series(8, model_of_zen3()) / series(16, model_of_zen3()), 1.25, 0.05);
+  EXPECT_NEAR(series(16, model_of_zen4()) / series(32, model_of_zen4()), 1, 0.05);
+}
+
+TEST(KernelCost, GuardsAlongARowOfOneRoundAreNumbersInTheCode) {
+  const MachineModel model = model_of_zen3();
+  const auto compute = [&](bool guarded) {
+    loop::Kernel kernel = copy_kernel(64, 19, 32);
+    loop::Access& access = std::get<loop::Nest>(kernel.body).accesses[0];
+    if (guarded) access.guards = {{.offset = -1, .extent = 18, .coefficients = {0, 1}}};
+    return work_of(kernel, {}, model).compute;
+  };
+  const double vectors = 64 * 3;
+  EXPECT_LT(compute(true) - compute(false), vectors * model.cycle);
+}
+
 TEST(KernelCost, BlocksInsideOfAllBordersAskNoGuards) {
   const MachineModel model = model_of_rapids(false);
   // Five shifted rows, each with its own border along the rows.
