@@ -157,10 +157,9 @@ class NestCost : public NestLines {
   double guard_along() const {
     // Of a row that one round takes the positions are numbers in the code.
     const double rounds = std::floor(extent(plan_.vector_dim) / plan_.lanes) / plan_.unroll;
-    const bool known = rounds <= 1 && (plan_.levels == 0 || plan_.tile > 1);
-    if (known) return overlap_.known_guard;
-    if (plan_.levels == 0) return overlap_.guard;
-    return plan_.tile > 1 ? overlap_.tap_guard : overlap_.looped_guard;
+    if (plan_.levels > 0 && plan_.tile <= 1) return overlap_.looped_guard;
+    if (rounds <= 1) return overlap_.known_guard;
+    return plan_.levels == 0 ? overlap_.guard : overlap_.tap_guard;
   }
 
   // ---- bodies ----

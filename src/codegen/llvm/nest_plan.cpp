@@ -473,8 +473,8 @@ NestPlan plan_nest(const loop::Nest& nest, const Machine& machine, bool rows) {
   // Without masks a processor holds 128 instructions that wait, as many as four pairs of vectors
   // have in a series. Those that wait for each other wait behind all of them.
   const bool has_pairs = series > 0 && machine.fma && !machine.masks;
-  const bool waits_alone = has_pairs && chain == series;
-  if (series > 1) affordable = machine.registers > 16 || waits_alone ? 8 : 4;
+  const bool is_one_chain = has_pairs && chain == series;
+  if (series > 1) affordable = machine.registers > 16 || is_one_chain ? 8 : 4;
   if (series > few)
     affordable = std::clamp(std::min(enough * chain, most) / series, 1U, affordable);
   plan.unroll = fewest_rounds(vectors, affordable);
