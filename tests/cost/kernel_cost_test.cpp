@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/nest_build.hpp"
+#include "cost/row_maps.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
@@ -104,25 +105,6 @@ TEST(KernelCost, FarDataTakesLonger) {
   }
 }
 
-/// y[i, j] = x[i, j], the rows of y so many elements apart.
-loop::Kernel copy_kernel(std::int64_t rows, std::int64_t columns, std::int64_t apart) {
-  loop::Kernel kernel;
-  kernel.buffers = {{f32, rows * columns, false, false}, {f32, rows * apart, true, false}};
-  loop::Nest nest;
-  nest.extents = {rows, columns};
-  nest.parallel_dims = 2;
-  loop::Access read;
-  read.strides = {columns, 1};
-  loop::Access write;
-  write.buffer = 1;
-  write.strides = {apart, 1};
-  nest.accesses = {read};
-  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0}};
-  nest.stores = {{write, 0}};
-  kernel.body = nest;
-  return kernel;
-}
-
 TEST(KernelCost, RowsApartTakeNoLessThanOneRun) {
   EXPECT_LT(ns_of(copy_kernel(128, 384, 384)), ns_of(copy_kernel(128, 384, 768)));
   EXPECT_LT(ns_of(copy_kernel(128, 384, 768)), ns_of(copy_kernel(256, 384, 768)));
@@ -184,51 +166,6 @@ TEST(KernelCost, RegistersAcrossLinesAreCountedByTheirShare) {
   // time.
   EXPECT_DOUBLE_EQ(across(24), 0.25);
   EXPECT_GT(across(30), 0.4);
-}
-
-/// y[i, j] = f(x[i, j]) in rows that do not follow each other.
-loop::Kernel curve_kernel(ScalarOp op, std::int64_t columns, bool beside_one = false) {
-  loop::Kernel kernel = copy_kernel(64, columns, 2 * columns);
-  auto& nest = std::get<loop::Nest>(kernel.body);
-  nest.nodes.push_back({.op = op, .dtype = f32, .a = 0});
-  if (beside_one) {
-    nest.nodes.push_back({.op = ScalarOp::constant, .dtype = f32, .value = 1});
-    nest.nodes.push_back({.op = ScalarOp::add, .dtype = f32, .a = 1, .b = 2});
-  }
-  nest.stores[0].node = static_cast<ScalarId>(nest.nodes.size()) - 1;
-  return kernel;
-}
-
-TEST(KernelCost, CurvesBesideOneTakeLessThanAlone) {
-  for (const MachineModel& model : {model_of_zen2(), model_of_zen4(), model_of_zen5()}) {
-    for (const ScalarOp op : {ScalarOp::erf, ScalarOp::tanh}) {
-      const double alone = work_of(curve_kernel(op, 512), {}, model).compute;
-      const double beside = work_of(curve_kernel(op, 512, true), {}, model).compute;
-      // tanh alone takes one formula as well, and little more.
-      const auto [least, most] = op == ScalarOp::erf ? std::pair{0.2, 0.8} : std::pair{0.8, 1.1};
-      EXPECT_LT(beside, most * alone) << model.family << name_of(op);
-      EXPECT_GT(beside, least * alone) << model.family << name_of(op);
-    }
-  }
-  // AVX-512 has an instruction that scales: there is less to leave out.
-  const auto of_exp = [](const MachineModel& model) {
-    return work_of(curve_kernel(ScalarOp::exp, 512, true), {}, model).compute /
-           work_of(curve_kernel(ScalarOp::exp, 512), {}, model).compute;
-  };
-  EXPECT_LT(of_exp(model_of_narrow_zen4()), 0.8);
-  EXPECT_GT(of_exp(model_of_zen4()), 0.9);
-}
-
-TEST(KernelCost, SeriesThatHaveNoOtherBesideThemTakeLonger) {
-  const auto series = [](std::int64_t columns, const MachineModel& model) {
-    const auto compute = [&](ScalarOp op) {
-      return work_of(curve_kernel(op, columns), {}, model).compute;
-    };
-    return (compute(ScalarOp::tanh) - compute(ScalarOp::abs)) / static_cast<double>(columns);
-  };
-  // Rows of one register, and of two.
-  EXPECT_NEAR(series(8, model_of_zen3()) / series(16, model_of_zen3()), 1.25, 0.05);
-  EXPECT_NEAR(series(16, model_of_zen4()) / series(32, model_of_zen4()), 1, 0.05);
 }
 
 TEST(KernelCost, GuardsAlongARowOfOneRoundAreNumbersInTheCode) {

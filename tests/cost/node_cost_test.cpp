@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cost/row_maps.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/presets.hpp"
 
@@ -53,6 +54,38 @@ TEST(NodeCost, KnownPowersOfQuartersAreRootsAndProducts) {
     EXPECT_EQ(ns_of(0.7), 0.16 * model.op(ScalarOp::pow)) << "no product of roots";
     EXPECT_EQ(ns_of(4.25), ns_of(0.7)) << "too many products";
   }
+}
+
+TEST(NodeCost, CurvesBesideOneTakeLessThanAlone) {
+  for (const MachineModel& model : {model_of_zen2(), model_of_zen4(), model_of_zen5()}) {
+    for (const ScalarOp op : {ScalarOp::erf, ScalarOp::tanh}) {
+      const double alone = work_of(curve_kernel(op, 512), {}, model).compute;
+      const double beside = work_of(curve_kernel(op, 512, true), {}, model).compute;
+      // tanh alone takes one formula as well, and little more.
+      const auto [least, most] = op == ScalarOp::erf ? std::pair{0.2, 0.8} : std::pair{0.8, 1.1};
+      EXPECT_LT(beside, most * alone) << model.family << name_of(op);
+      EXPECT_GT(beside, least * alone) << model.family << name_of(op);
+    }
+  }
+  // AVX-512 has an instruction that scales: there is less to leave out.
+  const auto of_exp = [](const MachineModel& model) {
+    return work_of(curve_kernel(ScalarOp::exp, 512, true), {}, model).compute /
+           work_of(curve_kernel(ScalarOp::exp, 512), {}, model).compute;
+  };
+  EXPECT_LT(of_exp(model_of_narrow_zen4()), 0.8);
+  EXPECT_GT(of_exp(model_of_zen4()), 0.9);
+}
+
+TEST(NodeCost, SeriesThatHaveNoOtherBesideThemTakeLonger) {
+  const auto series = [](std::int64_t columns, const MachineModel& model) {
+    const auto compute = [&](ScalarOp op) {
+      return work_of(curve_kernel(op, columns), {}, model).compute;
+    };
+    return (compute(ScalarOp::tanh) - compute(ScalarOp::abs)) / static_cast<double>(columns);
+  };
+  // Rows of one register, and of two.
+  EXPECT_NEAR(series(8, model_of_zen3()) / series(16, model_of_zen3()), 1.25, 0.05);
+  EXPECT_NEAR(series(16, model_of_zen4()) / series(32, model_of_zen4()), 1, 0.05);
 }
 
 }  // namespace

@@ -14,13 +14,12 @@ Wide mish(Wide x) { return x * std::tanh(std::log1p(std::exp(x))); }
 
 /// The largest error of mish over -60 to 60, in units of the last place of T.
 template <class T>
-double worst_error_of_mish(DType dtype) {
+double worst_error_of_mish() {
   std::vector<T> inputs;
   for (int i = -6000; i <= 6000; ++i) inputs.push_back(static_cast<T>(i) / 100);
   const auto count = static_cast<std::int64_t>(inputs.size());
   const Tensor x = Tensor::of<T>({count}, std::span<const T>(inputs));
   const std::vector<double> made = load_all<double>(results_of(op::Mish{}, {x})[0]);
-  EXPECT_EQ(x.dtype(), dtype);
   double worst = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Wide exact = mish(inputs[i]);
@@ -35,8 +34,8 @@ double worst_error_of_mish(DType dtype) {
 }
 
 TEST(Activations, MishIsXTimesTheTanhOfSoftplus) {
-  EXPECT_LE(worst_error_of_mish<float>(f32), 3);
-  EXPECT_LE(worst_error_of_mish<double>(f64), 3);
+  EXPECT_LE(worst_error_of_mish<float>(), 3);
+  EXPECT_LE(worst_error_of_mish<double>(), 3);
 }
 
 TEST(Activations, MishAtTheEndsOfNumbers) {
