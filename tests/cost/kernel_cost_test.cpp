@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "codegen/nest_build.hpp"
-#include "cost/row_maps.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/measure_kernels.hpp"
 #include "cost/presets.hpp"
+#include "cost/row_maps.hpp"
 #include "cost/touched.hpp"
 
 namespace rlx::cost {

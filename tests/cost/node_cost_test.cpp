@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "cost/row_maps.hpp"
 #include "cost/kernel_work.hpp"
 #include "cost/presets.hpp"
+#include "cost/row_maps.hpp"
 
 namespace rlx::cost {
 namespace {

@@ -379,8 +379,8 @@ void NestEmitter::hoist(NestFrame& frame, const NestPass& pass) {
   for (std::size_t id = nest_.nodes.size(); id-- > 0;) {
     if (!needed[id] || is_known(id)) continue;
     const ScalarNode& node = nest_.nodes[id];
-    for (const ScalarId operand : {node.a, node.b, node.c}) {
-      if (operand >= 0) needed[static_cast<std::size_t>(operand)] = true;
+    for (const ScalarId source : sources_of(node, nest_.nodes, emitter_.machine)) {
+      if (source >= 0) needed[static_cast<std::size_t>(source)] = true;
     }
     if (node.op != ScalarOp::load) continue;
     for (const loop::Indirect& part :

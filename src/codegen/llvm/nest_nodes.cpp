@@ -58,6 +58,17 @@ ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes) 
   return curve >= 0 && at(curve).op == ScalarOp::exp ? at(curve).a : -1;
 }
 
+std::array<ScalarId, 3> sources_of(const ScalarNode& node, std::span<const ScalarNode> nodes,
+                                   const Machine& machine) {
+  if (const ScalarId exponent = machine.masks ? logistic_of(node, nodes) : -1; exponent >= 0)
+    return {exponent, -1, -1};
+  const ScalarId curve = machine.fma ? curve_beside_one(node, nodes) : -1;
+  const auto source = [&](ScalarId operand) {
+    return curve >= 0 && operand == curve ? nodes[static_cast<std::size_t>(curve)].a : operand;
+  };
+  return {source(node.a), source(node.b), source(node.c)};
+}
+
 std::vector<ScalarId> series_of(const loop::Nest& nest, std::vector<bool> needed,
                                 std::span<const ScalarId> known, const Machine& machine) {
   const std::span<const ScalarNode> nodes = nest.nodes;
@@ -74,16 +85,12 @@ std::vector<ScalarId> series_of(const loop::Nest& nest, std::vector<bool> needed
       for (const loop::Indirect& part :
            nest.accesses[static_cast<std::size_t>(node.index)].indirect)
         need(part.node);
-    if (const ScalarId exponent = machine.masks ? logistic_of(node, nodes) : -1; exponent >= 0) {
-      need(exponent);
-      series.push_back(id);
-      continue;
-    }
-    ScalarId curve = machine.fma ? curve_beside_one(node, nodes) : -1;
-    if (is_known(curve)) curve = -1;
-    for (const ScalarId operand : {node.a, node.b, node.c})
-      need(operand >= 0 && operand == curve ? nodes[static_cast<std::size_t>(curve)].a : operand);
-    if (is_series(node) || curve >= 0) series.push_back(id);
+    // A curve that is known is not made anew for the sum.
+    const std::array operands{node.a, node.b, node.c};
+    const std::array sources =
+        is_known(curve_beside_one(node, nodes)) ? operands : sources_of(node, nodes, machine);
+    std::ranges::for_each(sources, need);
+    if (is_series(node) || sources != operands) series.push_back(id);
   }
   std::ranges::reverse(series);
   return series;

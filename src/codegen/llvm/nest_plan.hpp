@@ -2,6 +2,7 @@
 // item is.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -140,6 +141,11 @@ ScalarId logistic_of(const ScalarNode& node, std::span<const ScalarNode> nodes);
 
 /// 4 |exponent| of a power that code makes of products and square roots: whole, to 16; else -1.
 int quarters_of(double exponent);
+
+/// The nodes from which code computes this one, -1 for none: its operands, or what a curve beside 1
+/// or a logistic is a curve of.
+std::array<ScalarId, 3> sources_of(const ScalarNode& node, std::span<const ScalarNode> nodes,
+                                   const Machine& machine);
 
 /// The series that code computes for the nodes that are `needed` and all that these need, each
 /// behind those that it waits for; of what is made in one go the node that it ends in. Sums are
