@@ -37,7 +37,9 @@ std::string text_of(const Guard& guard) {
 std::string text_of(const Access& access) {
   std::string text = fmt::format("b{} {}+{}", access.buffer, access.offset, list(access.strides));
   for (const Indirect& part : access.indirect) {
-    text += fmt::format(" indirect(%{}*{}<{})", part.node, part.stride, part.extent);
+    text += fmt::format(" indirect(%{}*{}<{}", part.node, part.stride, part.extent);
+    if (part.within) text += fmt::format(" within, step {}", part.step);
+    text += ")";
   }
   for (const Guard& guard : access.guards) text += text_of(guard);
   if (!access.guards.empty()) text += fmt::format(" else {}", access.fill);

@@ -30,6 +30,10 @@ struct Indirect {
   ScalarId node = -1;
   std::int64_t stride = 0;
   std::int64_t extent = 0;
+  bool within = false;  ///< every value is known to lie in [0, extent): none is asked
+  /// Of a list of constants that is `within`: each lies as far behind the one before it as that, or
+  /// less, and none before it; 0: or else.
+  std::int32_t step = 0;
   bool operator==(const Indirect&) const = default;
 };
 

@@ -71,6 +71,8 @@ class NestCost : public NestLines {
   static constexpr double crowded_lane_ns = 0.8;
   /// Cycles for the indices of a vector of lanes, 64 bits each.
   static constexpr double lane_index_cycles = 11;
+  /// Cycles for the first of a vector of places, and how far the others lie behind it.
+  static constexpr double picked_cycles = 4;
   static constexpr double first_share = 0.7;
   /// ns that the start of a row of a map takes, at most: the streams begin anew.
   static constexpr double longest_start = 9;
@@ -79,12 +81,16 @@ class NestCost : public NestLines {
                   double shared) const {
     const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
     const std::int64_t stride = access.strides[static_cast<std::size_t>(plan_.vector_dim)];
-    const bool lanes_differ = std::any_of(
-        access.indirect.begin(), access.indirect.end(),
-        [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
+    const bool lanes_differ = this->lanes_differ(access);
     double& count = store ? body.stores : body.loads;
+    const loop::Indirect* picked = store ? nullptr : picked_part(access);
     double accesses = 1;
-    if (!store && number >= 0 && turning_ && is_turned(number)) {
+    if (picked != nullptr) {
+      accesses = picked->step;
+      body.alu += (picked_cycles + overlap_.exchange * picked->step) * model_.cycle * shared;
+      if (is_float(dtype) && size_of(dtype) < 4)
+        body.alu += model_.narrow_ns * picked->step * shared;
+    } else if (!store && number >= 0 && turning_ && is_turned(number)) {
       const double crowded = overlap_.crowded_turn * shared_line_share(access, dtype);
       body.alu += (0.048 * std::pow(plan_.lanes, 1.5) + crowded) * model_.cycle;
       accesses = 1 + share_across_lines(stride * static_cast<std::int64_t>(size_of(dtype)));
@@ -136,7 +142,7 @@ class NestCost : public NestLines {
           runs_along(plan_.vector_dim) ? guard_along() : aside / std::max(of_row, 1.0);
       body.alu += cycles * share_asking(guard) * model_.cycle * shared;
     }
-    if (lanes_differ) body.alu += lane_index_cycles * model_.cycle;
+    if (lanes_differ && !picked) body.alu += lane_index_cycles * model_.cycle;
     if (store && turning_ && crowds_sets(access, dtype)) body.stores += overlap_.crowded_store;
   }
 
@@ -210,10 +216,7 @@ class NestCost : public NestLines {
       const loop::Access& access = nest_.accesses[static_cast<std::size_t>(node.index)];
       for (const loop::Indirect& part : access.indirect) collect(part.node, pass, done, body, row);
       const bool scalar = !varies(dims);
-      const bool lanes_differ = std::any_of(
-          access.indirect.begin(), access.indirect.end(),
-          [&](const loop::Indirect& part) { return varies(plan_.node_dims[at(part.node)]); });
-      if (!access.indirect.empty() && !lanes_differ) {
+      if (!access.indirect.empty() && !lanes_differ(access)) {
         row.other += overlap_.index * model_.cycle;
         jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
       }

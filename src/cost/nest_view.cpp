@@ -66,6 +66,18 @@ double NestView::share_across(const loop::Access& access, DType dtype) const {
   return registers > 0 ? static_cast<double>(across) / static_cast<double>(registers) : 0;
 }
 
+bool NestView::lanes_differ(const loop::Access& access) const {
+  return std::ranges::any_of(access.indirect, [&](const loop::Indirect& part) {
+    return varies(plan_.node_dims[at(part.node)]);
+  });
+}
+
+const loop::Indirect* NestView::picked_part(const loop::Access& access) const {
+  const DType dtype = buffers_[static_cast<std::size_t>(access.buffer)].dtype;
+  return codegen::picked_part(access, dtype, nest_.nodes, nest_.accesses, plan_.vector_dim,
+                              plan_.lanes, model_.machine);
+}
+
 double NestView::share_of_first_reads(const loop::Access& access) const {
   const auto stride = [&](int dim) {
     return std::abs(access.strides[static_cast<std::size_t>(dim)]);

@@ -72,6 +72,10 @@ class NestView {
   double points_of(codegen::DimSet dims) const;
   Items items() const;
   bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
+  /// Where data tells another place for each lane.
+  bool lanes_differ(const loop::Access& access) const;
+  /// That of codegen, of a load in this nest.
+  const loop::Indirect* picked_part(const loop::Access& access) const;
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Of the vector dim: vectors that no round of so many takes, and the tail.
   double vectors_alone(double round) const {

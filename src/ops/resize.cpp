@@ -166,12 +166,12 @@ Value tap_line(Graph& graph, DType dtype, const std::vector<double>& values, std
 
 Value gather_tap(Graph& graph, Value x, const AxisTable& table, std::int64_t tap,
                  std::int64_t axis) {
-  std::vector<std::int64_t> indices;
+  std::vector<std::int32_t> indices;
   for (std::size_t i = tap; i < table.indices.size(); i += table.taps)
-    indices.push_back(table.indices[i]);
+    indices.push_back(static_cast<std::int32_t>(table.indices[i]));
   const auto size = static_cast<std::int64_t>(indices.size());
   return gather(
-      x, graph.constant(Tensor::of<std::int64_t>({size}, std::span<const std::int64_t>(indices))),
+      x, graph.constant(Tensor::of<std::int32_t>({size}, std::span<const std::int32_t>(indices))),
       axis);
 }
 

@@ -135,31 +135,96 @@ void ExpressionBuilder::add(std::int32_t index) {
   }
 }
 
-// result[outer..., i..., inner...] = x[outer..., index[i...], inner...]
+namespace {
+
+/// A constant list of places, all of them there; else empty.
+struct KnownPlaces {
+  std::vector<std::int64_t> places;
+  bool from_end = false;  ///< the list counts some from the end
+};
+KnownPlaces known_places(const Node& list, std::int64_t extent) {
+  const auto* constant = list.op.as<op::Constant>();
+  if (constant == nullptr) return {};
+  KnownPlaces known;
+  const Tensor& value = constant->value;
+  for (std::int64_t i = 0; i < value.elements(); ++i) {
+    const std::int64_t place = load_datum(value.dtype(), value.data(), i).integer;
+    if (place < -extent || place >= extent) return {};
+    known.from_end = known.from_end || place < 0;
+    known.places.push_back(place < 0 ? place + extent : place);
+  }
+  return known;
+}
+
+/// By axis of their list, how far each place lies behind the one before it, where that is the same
+/// all along the axis.
+std::optional<std::vector<std::int64_t>> steps_of(const std::vector<std::int64_t>& places,
+                                                  std::span<const std::int64_t> dims) {
+  if (places.empty()) return std::nullopt;
+  std::vector<std::int64_t> steps(dims.size(), 0);
+  std::int64_t below = 1;  // elements of the axes behind
+  for (std::size_t axis = dims.size(); axis-- > 0; below *= dims[axis])
+    if (dims[axis] > 1) steps[axis] = places[static_cast<std::size_t>(below)] - places[0];
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::int64_t place = places[0], rest = static_cast<std::int64_t>(i);
+    for (std::size_t axis = dims.size(); axis-- > 0; rest /= dims[axis])
+      place += rest % dims[axis] * steps[axis];
+    if (place != places[i]) return std::nullopt;
+  }
+  return steps;
+}
+
+/// The largest step of places of which none lies before the one before it; else 0.
+std::int32_t largest_step(const std::vector<std::int64_t>& places) {
+  std::int64_t step = 1;
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    if (places[i] < places[i - 1]) return 0;
+    step = std::max(step, places[i] - places[i - 1]);
+  }
+  return static_cast<std::int32_t>(std::min<std::int64_t>(step, 1 << 30));
+}
+
+}  // namespace
+
+// result[outer..., i..., inner...] = x[outer..., index[i...], inner...]; constant places at equal
+// distances are strides.
 ScalarValue ExpressionBuilder::gather(const Node& node) {
   const Located x = locate_(node.inputs[0]);
   const auto rank = static_cast<std::int64_t>(x.view.dims.size());
   const std::int64_t named = node.op.as<op::Gather>()->axis;
   const auto axis = static_cast<std::size_t>(named < 0 ? named + rank : named);
-  const std::size_t index_rank = static_cast<std::size_t>(graph_.type(node.inputs[1]).rank());
-  // The indices, broadcast to the result: axes before and after are of size 1.
-  const Located ids = locate_(node.inputs[1]);
-  std::vector<std::int64_t> index_strides(dims_.size(), 0), x_strides(dims_.size(), 0);
-  for (std::size_t i = 0; i < index_rank; ++i) {
-    if (ids.view.dims[i] != 1) index_strides[axis + i] = ids.view.strides[i];
-  }
+  const Type& list = graph_.type(node.inputs[1]);
+  const auto index_rank = static_cast<std::size_t>(list.rank());
+  std::vector<std::int64_t> x_strides(dims_.size(), 0);
   for (std::size_t i = 0; i < x.view.dims.size(); ++i) {
     if (i == axis || x.view.dims[i] == 1) continue;
     x_strides[i < axis ? i : i + index_rank - 1] = x.view.strides[i];
   }
-  ScalarValue position = values_.contains(node.inputs[1])
-                             ? values_.at(node.inputs[1])
-                             : load(access(ids.buffer, ids.view.offset, index_strides, false),
-                                    graph_.type(node.inputs[1]).dtype);
-  position = builder_.cast(position, i64);
-  uses_indices_ = true;
+  loop::Indirect part{.stride = x.view.strides[axis], .extent = x.view.dims[axis]};
+  const auto [places, from_end] = known_places(graph_.node(node.inputs[1]), part.extent);
+  if (const auto steps = steps_of(places, list.dims())) {
+    for (std::size_t i = 0; i < index_rank; ++i) x_strides[axis + i] = (*steps)[i] * part.stride;
+    const std::int64_t first = x.view.offset + places[0] * part.stride;
+    return load(access(x.buffer, first, x_strides, false), node.results[0].dtype);
+  }
+  ScalarValue position;
+  if (values_.contains(node.inputs[1])) {
+    position = values_.at(node.inputs[1]);
+  } else {
+    // Broadcast to the result: axes before and after are of size 1.
+    const Located ids = locate_(node.inputs[1]);
+    std::vector<std::int64_t> index_strides(dims_.size(), 0);
+    for (std::size_t i = 0; i < index_rank; ++i)
+      if (ids.view.dims[i] != 1) index_strides[axis + i] = ids.view.strides[i];
+    position = load(access(ids.buffer, ids.view.offset, index_strides, false), list.dtype);
+  }
+  part.within = !places.empty() && !from_end;
+  if (part.within) part.step = largest_step(places);
+  else position = builder_.cast(position, i64);
+  part.node = position.id();
+  uses_indices_ = uses_indices_ || !part.within;
   loop::Access picked = access(x.buffer, x.view.offset, x_strides, false);
-  picked.indirect.push_back({position.id(), x.view.strides[axis], x.view.dims[axis]});
+  picked.indirect.push_back(part);
   return load(std::move(picked), node.results[0].dtype);
 }
 

@@ -1,6 +1,8 @@
 // Nests whose accesses data moves: rows and elements that indices name.
 #include <gtest/gtest.h>
 
+#include "codegen/llvm/nest_plan.hpp"
+#include "graph/elementwise_eval.hpp"
 #include "nest_build.hpp"
 #include "nest_fixture.hpp"
 
@@ -76,6 +78,82 @@ TEST(NestGather, Elements) {
   nest.store(out, nest.load(access), {21, 1});
   nest.nest().error_buffer = error;
   expect_as_interpreted(nest.kernel(2), 0, 7);
+}
+
+/// Elements of each row of a table whose places a list tells, each `step` behind the one before it
+/// or less; plus what they sum to where a row is `summed`.
+loop::Kernel picked(std::int64_t extent, std::int64_t count, int step, DType dtype, DType of_list,
+                    bool summed) {
+  constexpr std::int64_t rows = 3;
+  NestBuilder nest({rows, count});
+  const int table = nest.buffer(dtype, rows * extent), list = nest.buffer(of_list, count);
+  const int out = nest.buffer(dtype, rows * count);
+  loop::Access access{.buffer = table, .strides = {extent, 0}};
+  access.indirect.push_back({.node = nest.load(list, {0, 1}),
+                             .stride = 1,
+                             .extent = extent,
+                             .within = true,
+                             .step = step});
+  const ScalarId x = nest.load(access);
+  const ScalarId y = summed ? nest.binary(ScalarOp::add, x, nest.reduce(ReduceKind::sum, x)) : x;
+  nest.store(out, y, {count, 1});
+  return nest.kernel(summed ? 1 : 2);
+}
+
+/// Contents with a list of such places.
+Contents with_places(const loop::Kernel& kernel, std::int64_t extent, std::int64_t count,
+                     int step) {
+  static std::mt19937 random(5);
+  const auto any = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  Contents contents = random_contents(kernel, random);
+  std::int64_t place = any(2);
+  for (std::int64_t i = 0; i < count; ++i) {
+    store_datum(kernel.buffers[1].dtype, contents[1].data(), i, {0, place});
+    place = step == 0 ? any(extent) : std::min(place + any(step + 1), extent - 1);
+  }
+  return contents;
+}
+
+TEST(NestGather, ElementsThatLieCloseToEachOther) {
+  for (const int step : {0, 1, 2, 3}) {
+    for (const std::int64_t extent : {2, 8, 14, 17, 33, 70}) {
+      for (const std::int64_t count : {5, 8, 21, 32, 100}) {
+        const loop::Kernel kernel = picked(extent, count, step, f32, i32, false);
+        expect_as_interpreted(kernel, with_places(kernel, extent, count, step), 0);
+      }
+    }
+    for (const auto& [dtype, of_list] :
+         {std::pair{f32, i64}, std::pair{f16, i32}, std::pair{i32, i32}}) {
+      for (const bool summed : {false, true}) {
+        const loop::Kernel kernel = picked(33, 45, step, dtype, of_list, summed);
+        expect_as_interpreted(kernel, with_places(kernel, 33, 45, step),
+                              dtype == f16 ? 2e-2 : 1e-5);
+      }
+    }
+  }
+}
+
+TEST(NestGather, OneOrTwoRegistersAreReadForPlacesInOrder) {
+  const auto machine = [](codegen::Isa isa) { return codegen::machine_of({isa, "", ""}); };
+  const auto registers = [](const loop::Kernel& kernel, const codegen::Machine& on) {
+    const auto& nest = std::get<loop::Nest>(kernel.body);
+    const codegen::NestPlan plan = codegen::plan_nest(nest, on);
+    const loop::Access& access = plan.nest.accesses.back();
+    const DType dtype = kernel.buffers[static_cast<std::size_t>(access.buffer)].dtype;
+    const loop::Indirect* part = codegen::picked_part(
+        access, dtype, plan.nest.nodes, plan.nest.accesses, plan.vector_dim, plan.lanes, on);
+    return part == nullptr ? 0 : part->step;
+  };
+  for (const auto isa : {codegen::Isa::avx2, codegen::Isa::avx512}) {
+    for (const int step : {0, 1, 2, 3})
+      EXPECT_EQ(registers(picked(40, 100, step, f32, i32, false), machine(isa)), step % 3);
+    EXPECT_EQ(registers(picked(40, 100, 1, f16, i64, true), machine(isa)), 1);
+    EXPECT_EQ(registers(picked(40, 100, 1, f64, i32, false), machine(isa)), 0);
+    EXPECT_EQ(registers(picked(40, 3, 1, f32, i32, false), machine(isa)), 0) << "few lanes";
+  }
+  EXPECT_EQ(registers(picked(40, 100, 1, f32, i32, false), machine(codegen::Isa::portable)), 0);
 }
 
 // Rows that are written where data says.

@@ -111,6 +111,29 @@ DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims)
   return dims;
 }
 
+unsigned register_bytes(DType dtype) {
+  return is_float(dtype) && dtype != DType::f64 ? 4 : static_cast<unsigned>(size_of(dtype));
+}
+
+const loop::Indirect* picked_part(const loop::Access& access, DType dtype,
+                                  std::span<const ScalarNode> nodes,
+                                  std::span<const loop::Access> accesses, int vector_dim,
+                                  unsigned lanes, const Machine& machine) {
+  constexpr int most_registers = 2;
+  const bool picks = machine.isa == Isa::avx2 || machine.isa == Isa::avx512;
+  const bool is_register = lanes == 8 || lanes == machine.lanes(4);
+  if (!picks || vector_dim < 0 || !is_register || register_bytes(dtype) != 4) return nullptr;
+  if (access.indirect.size() != 1 || !access.guards.empty()) return nullptr;
+  const auto along = static_cast<std::size_t>(vector_dim);
+  const loop::Indirect& part = access.indirect.front();
+  if (part.step < 1 || part.step > most_registers || part.stride != 1) return nullptr;
+  const ScalarNode& place = nodes[static_cast<std::size_t>(part.node)];
+  if (access.strides[along] != 0 || place.op != ScalarOp::load) return nullptr;
+  const loop::Access& list = accesses[static_cast<std::size_t>(place.index)];
+  const bool is_run = list.strides[along] == 1 && list.guards.empty() && list.indirect.empty();
+  return is_run ? &part : nullptr;
+}
+
 std::vector<DimSet> node_dims_of(const loop::Nest& nest) {
   const DimSet parallel = (DimSet{1} << nest.parallel_dims) - 1;
   std::vector<DimSet> dims;

@@ -120,10 +120,6 @@ void normalise(loop::Nest& nest, bool rows) {
   }
 }
 
-unsigned register_bytes(DType dtype) {
-  return is_float(dtype) && dtype != DType::f64 ? 4 : static_cast<unsigned>(size_of(dtype));
-}
-
 /// Lanes along a dim: what a register holds of the widest type that varies along it (of the floats
 /// among them), not more than the dim needs.
 unsigned lanes_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, int dim,
@@ -209,12 +205,16 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   auto add = [&](const loop::Access& access, double weight, bool store) {
     const DimSet dims = dims_of(access, node_dims);
     if (reduced_dims && !(dims & reduced_dims)) weight /= row;
+    const loop::Indirect* picked =
+        store ? nullptr
+              : picked_part(access, DType::f32, nest.nodes, nest.accesses, dim, lanes, machine);
     const bool scattered_by_index =
-        std::ranges::any_of(access.indirect, [&](const loop::Indirect& part) {
+        !picked && std::ranges::any_of(access.indirect, [&](const loop::Indirect& part) {
           return node_dims[static_cast<std::size_t>(part.node)] >> dim & 1;
         });
     const bool scattered = scattered_by_index || std::abs(access.strides[d]) > 1;
     double one = access.strides[d] == 0 ? 0.6 : 1;
+    if (picked) one = 2.0 * picked->step;
     // Lanes a page apart and more take an entry of the TLB each.
     const double far = std::abs(access.strides[d]) >= elements_of_page ? 1.25 : 1;
     const auto runs_along = [&](const loop::Guard& guard) {

@@ -122,8 +122,18 @@ WindowBands bands_of_window(const NestPlan& plan, std::span<const loop::Buffer> 
 /// Dims that an access depends on; node_dims of its indirect parts included.
 DimSet dims_of(const loop::Access& access, const std::vector<DimSet>& node_dims);
 
+/// The part of an access whose places lie so close to each other along the lanes that registers are
+/// read whole, as many as its `step`, and lanes picked from those; or null.
+const loop::Indirect* picked_part(const loop::Access& access, DType dtype,
+                                  std::span<const ScalarNode> nodes,
+                                  std::span<const loop::Access> accesses, int vector_dim,
+                                  unsigned lanes, const Machine& machine);
+
 /// Node_dims for the nodes of a nest.
 std::vector<DimSet> node_dims_of(const loop::Nest& nest);
+
+/// What an element takes of a register.
+unsigned register_bytes(DType dtype);
 
 /// Rough cost of one operation in instructions.
 int cost_of(const ScalarNode& node);

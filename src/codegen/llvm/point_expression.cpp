@@ -56,6 +56,7 @@ llvm::Value* PointExpression::indirect_offset(const loop::Indirect& indirect) {
   const unsigned lanes = lanes_of(raw);
   auto all = [&](std::int64_t number) { return splat(emitter_, emitter_.i64(number), lanes); };
   llvm::Value* index = emit_cast(emitter_, nodes_[indirect.node].dtype, DType::i64, raw);
+  if (indirect.within) return b.CreateMul(index, all(indirect.stride));
   llvm::Value* negative = b.CreateICmpSLT(index, all(0));
   index = b.CreateSelect(negative, b.CreateAdd(index, all(indirect.extent)), index);
   llvm::Value* bad = b.CreateICmpUGE(index, all(indirect.extent));
@@ -172,6 +173,13 @@ llvm::Value* PointExpression::load(const ScalarNode& node) {
   const PartialAddress address =
       addresses_.empty() ? PartialAddress{} : addresses_[static_cast<std::size_t>(node.index)];
   const DType dtype = emitter_.kernel.buffers[access.buffer].dtype;
+  if (const loop::Indirect* part = picked_part(access, dtype, nodes_, accesses_, point_.vector_dim,
+                                               point_.lanes, emitter_.machine)) {
+    loop::Access row = access;
+    row.indirect.clear();
+    return emit_picked(emitter_, dtype, place(row, address).pointer, value(part->node),
+                       part->extent, part->step);
+  }
   Place place = this->place(access, address);
   llvm::Constant* fill =
       constant_of(emitter_, dtype, 1, access.fill, static_cast<std::int64_t>(access.fill));

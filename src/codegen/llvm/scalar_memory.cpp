@@ -1,7 +1,9 @@
 // Loads and stores of runs of elements: contiguous, reversed, broadcast, strided, masked.
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 #include <optional>
@@ -194,6 +196,51 @@ void emit_scatter(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value
                   llvm::Value* mask) {
   llvm::Value* bits = encode(emitter, dtype, splat(emitter, value, lanes_of(pointers)));
   emitter.builder.CreateMaskedScatter(bits, pointers, alignment(dtype), mask);
+}
+
+llvm::Value* emit_picked(Emitter& emitter, DType dtype, llvm::Value* row, llvm::Value* places,
+                         std::int64_t extent, int registers) {
+  auto& b = emitter.builder;
+  const unsigned lanes = lanes_of(places), read = lanes * static_cast<unsigned>(registers);
+  // What is read ends with the row; a row that is shorter is read under a mask.
+  const bool is_short = extent < static_cast<std::int64_t>(read);
+  llvm::Value* first = emitter.i64(0);
+  if (!is_short) {
+    llvm::Value* place = b.CreateExtractElement(places, std::uint64_t{0});
+    first = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateZExt(place, b.getInt64Ty()),
+                                    emitter.i64(extent - read));
+  }
+  llvm::Type* words = llvm::FixedVectorType::get(b.getInt32Ty(), lanes);
+  llvm::Value* index = b.CreateSub(b.CreateZExtOrTrunc(places, words),
+                                   splat(emitter, b.CreateTrunc(first, b.getInt32Ty()), lanes));
+  llvm::Type* reals = llvm::FixedVectorType::get(b.getFloatTy(), lanes);
+  llvm::Type* type = nullptr;
+  std::array<llvm::Value*, 2> parts{};
+  for (int i = 0; i < registers; ++i) {
+    const unsigned begin = lanes * static_cast<unsigned>(i);
+    std::vector<llvm::Constant*> exists;
+    for (unsigned lane = begin; lane < begin + lanes; ++lane)
+      exists.push_back(b.getInt1(lane < extent));
+    llvm::Value* place =
+        b.CreateGEP(memory_type(emitter, dtype), row, b.CreateAdd(first, emitter.i64(begin)));
+    llvm::Value* mask = is_short ? llvm::ConstantVector::get(exists) : nullptr;
+    llvm::Value* run = decode(emitter, dtype, load_run(emitter, dtype, place, lanes, mask));
+    type = run->getType();
+    parts[static_cast<std::size_t>(i)] = b.CreateBitCast(run, reals);
+  }
+  const auto pick = [&](llvm::Value* from) {
+    return lanes == 16
+               ? b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {}, {from, index})
+               : b.CreateIntrinsic(llvm::Intrinsic::x86_avx2_permps, {}, {from, index});
+  };
+  if (registers == 1) return b.CreateBitCast(pick(parts[0]), type);
+  if (lanes == 16)
+    return b.CreateBitCast(b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
+                                             {parts[0], index, parts[1]}),
+                           type);
+  llvm::Value* in_second =
+      b.CreateICmpSGE(index, llvm::ConstantInt::get(words, std::uint64_t{lanes}));
+  return b.CreateBitCast(b.CreateSelect(in_second, pick(parts[1]), pick(parts[0])), type);
 }
 
 llvm::Value* emit_load(Emitter& emitter, DType dtype, llvm::Value* pointer, std::int64_t stride,

@@ -34,5 +34,10 @@ llvm::Value* emit_gather(Emitter& emitter, DType dtype, llvm::Value* pointers, l
                          llvm::Value* fill);
 void emit_scatter(Emitter& emitter, DType dtype, llvm::Value* value, llvm::Value* pointers,
                   llvm::Value* mask);
+/// Elements of a row of so many, at `places` (lanes of integers, in order and within the row, the
+/// last less than `registers` registers behind the first): read as whole registers, 1 or 2, of
+/// which lanes are picked. Of AVX2 and AVX-512 registers whose lanes take 4 bytes.
+llvm::Value* emit_picked(Emitter& emitter, DType dtype, llvm::Value* row, llvm::Value* places,
+                         std::int64_t extent, int registers);
 
 }  // namespace rlx::codegen
