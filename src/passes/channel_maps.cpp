@@ -31,6 +31,12 @@ std::vector<std::int32_t> ChannelMaps::behind(std::int32_t node, std::size_t cha
   }
 }
 
+const op::Transpose* ChannelMaps::shown_by(std::int32_t node) const {
+  const auto& readers = readers_[static_cast<std::size_t>(node)];
+  if (readers.size() != 1 || readers[0] < 0) return nullptr;
+  return graph_.nodes()[static_cast<std::size_t>(readers[0])].op.as<op::Transpose>();
+}
+
 bool ChannelMaps::is_of_channels(ValueId id, const Dims& dims, std::size_t channel_axis) const {
   if (!is_weight_only(id) || !graph_.type(id).is_static()) return false;
   const Dims own = graph_.type(id).dims();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "passes/rewriter.hpp"
+#include "rlx/ops.hpp"
 
 namespace rlx::passes {
 
@@ -18,6 +19,9 @@ class ChannelMaps {
   /// Nodes behind `node` (of one static result), each the only reader of the one before, whose
   /// other operands are weights of one value, or of one for each place of `channel_axis`.
   std::vector<std::int32_t> behind(std::int32_t node, std::size_t channel_axis) const;
+  /// The transposition in which a node's only reader shows its result; null where it is read as it
+  /// is.
+  const op::Transpose* shown_by(std::int32_t node) const;
 
  private:
   bool is_of_channels(ValueId id, const Dims& dims, std::size_t channel_axis) const;

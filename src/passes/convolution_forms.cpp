@@ -8,6 +8,9 @@
 namespace rlx::passes {
 namespace {
 
+/// Output channels of a convolution of one tap that may be the rows of a product.
+constexpr std::int64_t most_rows = 64;
+
 std::int64_t at(const Axes& axes, std::size_t i, std::int64_t otherwise) {
   return axes.empty() ? otherwise : axes[i];
 }
@@ -93,7 +96,10 @@ class TapProducts : public Form {
  public:
   explicit TapProducts(const FewChannels& c) : c_(c) {}
 
-  std::string what() const override { return fmt::format("as one product of {} taps", c_.taps()); }
+  std::string what() const override {
+    return c_.taps() == 1 ? "as a product of the weights and all points"
+                          : fmt::format("as one product of {} taps", c_.taps());
+  }
   double weights() const override { return 1; }
 
   Value result(Value x, Value w) const override {
@@ -152,12 +158,14 @@ class TapProducts : public Form {
   const FewChannels c_;
 };
 
-/// Products of taps pay where the planes are small beside the image: they go through memory.
+/// Products of taps pay where the planes are small beside the image: they go through memory. With
+/// one tap there are none, and an image whose pixels lie side by side is read as it is.
 bool suits_tap_products(const FewChannels& c) {
   constexpr std::int64_t most_outputs = 8, most_taps = 64, most_planes = 4;  // for each channel
   for (std::size_t i = 0; i < c.axes(); ++i) {
     if (c.stride(i) != 1) return false;
   }
+  if (c.taps() == 1) return c.planes && c.x[0] == 1 && c.outputs() <= most_rows;
   return c.outputs() <= most_outputs && c.taps() > 1 && c.taps() <= most_taps &&
          c.taps() * c.outputs() <= most_planes * c.channels();
 }

@@ -13,6 +13,7 @@ namespace rlx::passes {
 struct FewChannels {
   op::Conv conv;
   Dims x, w, y;
+  bool planes = false;  ///< x lies in memory as [N, C, spatial...]
 
   std::size_t axes() const { return w.size() - 2; }
   std::int64_t channels() const { return w[axes()]; }

@@ -57,10 +57,22 @@ class Finder {
     if (!known || x.dtype != f32 || w.dtype != f32 || x.rank() < 3) return std::nullopt;
     if (!maps_.is_weight_only(node.inputs[1])) return std::nullopt;
     FewChannels found{*conv, x.dims(), w.dims(), node.results[0].dims()};
+    found.planes = shows_planes(graph_.node(node.inputs[0]));
     const double work =
         static_cast<double>(found.points()) * static_cast<double>(element_count(found.w));
     if (work < least_work) return std::nullopt;
     return found;
+  }
+
+  /// [N, C, spatial...] in the order [N, spatial..., C].
+  static bool shows_planes(const Node& node) {
+    const auto* order = node.op.as<op::Transpose>();
+    if (order == nullptr || order->perm.size() < 3) return false;
+    Axes wanted{0};
+    for (std::size_t i = 2; i < order->perm.size(); ++i)
+      wanted.push_back(static_cast<std::int64_t>(i));
+    wanted.push_back(1);
+    return order->perm == wanted;
   }
 
   FormQuestion question(std::int32_t node, const FewChannels& conv, const Forms& others) const {
@@ -72,18 +84,18 @@ class Finder {
     return asked;
   }
 
-  /// The convolution alone, with the bias and activation that most have, as a graph of its own.
+  /// The convolution alone, with the bias and activation that most have, as a graph of its own; its
+  /// result in the order in which it is read.
   Result<Graph> alone(std::int32_t node, const FewChannels& c, const Form* form) const {
     Graph result;
     const ValueId read = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
     const Value x = input_as_read(result, graph_, read);
     const Value w = result.param("w", f32, c.w), bias = result.param("b", f32, {c.outputs()});
-    if (form) {
-      const Value y = relu(form->result(x, w) + form->of_channels(bias));
-      result.output("y", form->in_order(y));
-    } else {
-      result.output("y", relu(result.add_one(c.conv, {x, w}) + bias));
-    }
+    const Value y = form ? form->in_order(relu(form->result(x, w) + form->of_channels(bias)))
+                         : relu(result.add_one(c.conv, {x, w}) + bias);
+    const auto maps = maps_.behind(node, c.y.size() - 1);
+    const op::Transpose* order = maps_.shown_by(maps.empty() ? node : maps.back());
+    result.output("y", order ? transpose(y, order->perm) : y);
     return result;
   }
 

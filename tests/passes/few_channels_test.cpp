@@ -100,6 +100,62 @@ TEST(FewChannels, ProductsOfTapsGiveTheSameValues) {
   }
 }
 
+/// An image [N, C, spatial...], which convolutions read with its channels last, and a result that
+/// is read in the order of the image.
+Graph planes(const Dims& image, std::int64_t outputs, const op::Conv& conv = {}) {
+  Graph graph;
+  const std::int64_t channels = image[1], rank = static_cast<std::int64_t>(image.size());
+  Axes to{0}, back{0, rank - 1};
+  for (std::int64_t i = 2; i < rank; ++i) to.push_back(i), back.push_back(i - 1);
+  to.push_back(1);
+  const Value x = transpose(graph.input("x", f32, Shape(image.begin(), image.end())), to);
+  Dims filter(image.size() - 2, 1);
+  filter.insert(filter.end(), {channels, outputs});
+  op::Conv last = conv;
+  last.channels_last = true;
+  const Value y = graph.add_one(last, {x, weights(graph, filter, 3)});
+  graph.output("y", transpose(relu(y + weights(graph, {outputs}, 5)), back));
+  return graph;
+}
+
+TEST(FewChannels, OneTapOfPlanesIsAProductOfTheWeightsAndAllPoints) {
+  for (const Dims& image : {Dims{1, 16, 60, 61}, Dims{1, 40, 1400}, Dims{1, 64, 9, 10, 11}}) {
+    for (const std::int64_t outputs : {1, 4, 21, 64}) {
+      const Graph direct = planes(image, outputs);
+      const Graph made = passes::few_channels(direct, prefer("all points")).value();
+      SCOPED_TRACE(print(direct));
+      ASSERT_FALSE(only_convolution(made));
+      testing::expect_same_values(direct, made, 1e-4, 1e-5);
+    }
+  }
+  const Graph padded = planes({1, 16, 40, 41}, 4, {.pad_low = {1, 0}, .pad_high = {0, 2}});
+  const Graph made = passes::few_channels(padded, prefer("all points")).value();
+  EXPECT_FALSE(only_convolution(made));
+  testing::expect_same_values(padded, made, 1e-4, 1e-5);
+  // Strides, images that lie behind each other, and more rows than a product is asked for.
+  for (const Graph& other : {planes({1, 16, 40, 41}, 4, {.strides = {2, 1}}),
+                             planes({2, 16, 40, 41}, 4), planes({1, 16, 40, 41}, 65)})
+    EXPECT_TRUE(only_convolution(passes::few_channels(other, prefer("all points")).value()));
+}
+
+/// Both forms are asked about with the result in the order in which it is read.
+TEST(FewChannels, ResultsAreAskedAboutAsTheyAreRead) {
+  const Graph direct = planes({1, 16, 40, 41}, 4);
+  int asked = 0;
+  const auto look = [&](const Graph& graph, std::span<const passes::FormQuestion> questions) {
+    for (const passes::FormQuestion& question : questions) {
+      for (const passes::ConvolutionForm& form : question.forms) {
+        const Graph alone = form.graph().value();
+        EXPECT_EQ(alone.type(alone.outputs()[0].value), graph.type(graph.outputs()[0].value));
+        ++asked;
+      }
+    }
+    return std::vector<std::size_t>(questions.size(), 0);
+  };
+  EXPECT_TRUE(passes::few_channels(direct, look).ok());
+  EXPECT_GE(asked, 2);
+}
+
 /// A map by an image, or a second reader, ends what comes along; the values stay.
 TEST(FewChannels, MapsOfOtherValuesStayBehind) {
   Graph graph;
