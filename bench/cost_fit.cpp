@@ -237,6 +237,7 @@ std::vector<Figure> figures() {
   overlap("block_ahead", &Overlap::block_ahead);
   overlap("again_from_l3", &Overlap::again_from_l3);
   overlap("share_of_exp", &Overlap::share_of_exp);
+  overlap("logistic", &Overlap::logistic);
   overlap("spills", &Overlap::spills);
   overlap("live_results", &Overlap::live_results);
   overlap("store_lane", &Overlap::store_lane);

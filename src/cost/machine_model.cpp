@@ -37,25 +37,25 @@ constexpr OpCycles op_cycles[] = {
     {ScalarOp::min, 0.65, 1.25, 0.75, 0.9, 0.5, 1.6},
     {ScalarOp::max, 0.65, 1.25, 0.75, 1, 0.5, 1.6},
     {ScalarOp::exp2, 4.7, 7.9, 9.4, 7.4, 6.7, 5.8},
-    {ScalarOp::exp, 5.2, 8.9, 10.4, 7.8, 7, 7.2},
+    {ScalarOp::exp, 5.2, 9.3, 10.4, 7.8, 7, 7.2},
     {ScalarOp::expm1, 9.2, 15, 13.8, 10.5, 9.2, 14},
-    {ScalarOp::sin, 15.7, 25, 12.7, 14.2, 11.2, 15.6},
-    {ScalarOp::tanh, 9.5, 14.7, 11.5, 9.1, 8.3, 14.1},
-    {ScalarOp::log, 15.1, 22, 18.8, 15.5, 13.3, 19.2},
-    {ScalarOp::cos, 14, 22, 12.6, 13.6, 10.9, 14},
+    {ScalarOp::sin, 15.7, 20, 12.7, 14.2, 11.2, 15.6},
+    {ScalarOp::tanh, 9.5, 17.5, 11.5, 9.1, 8.3, 14.1},
+    {ScalarOp::log, 15.1, 24, 18.8, 15.5, 13.3, 19.2},
+    {ScalarOp::cos, 14, 20, 12.6, 13.6, 10.9, 14},
     {ScalarOp::erf, 15.5, 26, 19.8, 16.6, 16.2, 20},
     {ScalarOp::rem, 17.3, 24.5, 31, 41, 33, 20.5},
     {ScalarOp::log1p, 19.5, 29, 25.3, 21.4, 18.9, 26},
     {ScalarOp::mod, 24.3, 33.5, 27.3, 37, 25.7, 24.5},
-    {ScalarOp::tan, 62, 107, 53.1, 40.3, 34.1, 80},
+    {ScalarOp::tan, 62, 61, 53.1, 40.3, 34.1, 80},
     {ScalarOp::log2, 52, 69, 58.9, 50, 36.5, 65},
     {ScalarOp::atan, 56, 79, 73.3, 60.5, 53.4, 64},
     {ScalarOp::atan2, 61.5, 86, 103, 76.5, 69.5, 71},
     {ScalarOp::atanh, 72.7, 103, 94.7, 74, 69.7, 111},
     {ScalarOp::asin, 80, 105, 114, 85.6, 81.7, 103},
     {ScalarOp::acos, 79.5, 105, 109, 82.7, 80.1, 102},
-    {ScalarOp::sinh, 73, 119, 90.4, 67, 65.3, 90},
-    {ScalarOp::cosh, 62.5, 110, 90.1, 68.5, 65.7, 74},
+    {ScalarOp::sinh, 73, 102, 90.4, 67, 65.3, 90},
+    {ScalarOp::cosh, 62.5, 89, 90.1, 68.5, 65.7, 74},
     {ScalarOp::acosh, 131, 193, 148, 131, 122, 165},
     {ScalarOp::asinh, 147, 216, 159, 144, 135, 199},
     {ScalarOp::pow, 190, 226, 204, 178, 161, 140},
@@ -152,20 +152,20 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
     // 32 bytes a cycle either way between L1 and L2.
     model.read = {210, 120, 100, 29};
     model.write = {118, 120, 98, 27};
-    model.kernel = 3.2;
+    model.kernel = 4.32;
     model.loop = 0.2;
     model.row_block = 2.6;
-    model.tap = 8;
+    model.tap = 5.93;
     model.join = 0.46;
     model.recurrent_step = 9.4;
-    model.run = 9;
+    model.run = 19.6;
     model.memory_all = 55;
     model.l3_all = 195;
     model.forgotten = 11e6;
     model.gather_lane_ns = 0.36;
     model.narrow_ns = 1.05;
-    model.code_line = {0, 0.15, 0.52, 1.6};
-    model.first_bytes = {0, 2, 29, 290};
+    model.code_line = {0, 0.15, 0.52, 1.19};
+    model.first_bytes = {0, 2, 21.5, 290};
     model.overlap = zen4_avx512;
     return;
   }

@@ -129,6 +129,9 @@ struct Overlap {
   double again_from_l3 = 1;
   /// Of an exponential in the rows of attention, which are at most 0.
   double share_of_exp = 0.75;
+  /// Additions' times that a logistic function takes with masked registers, besides its
+  /// exponential: an approximation of the quotient, two multiply-adds and a selection.
+  double logistic = 8;
   /// Stores, and loads, for a value of a map that finds no register free; and registers that an
   /// operation's result needs beside those of what is loaded and stored.
   double spills = 0, live_results = 0;

@@ -51,7 +51,8 @@ TEST(NodeCost, KnownPowersOfQuartersAreRootsAndProducts) {
     EXPECT_LT(ns_of(0.75), 2 * root + 6 * product) << model.family;
     EXPECT_EQ(ns_of(-0.75), ns_of(0.75) + model.op(ScalarOp::reciprocal));
     EXPECT_LT(ns_of(3), 4 * product) << "no root";
-    EXPECT_EQ(ns_of(0.7), 0.16 * model.op(ScalarOp::pow)) << "no product of roots";
+    EXPECT_NEAR(ns_of(0.7) / model.op(ScalarOp::pow), model.machine.masks ? 0.72 : 0.95, 1e-9)
+        << "no product of roots";
     EXPECT_EQ(ns_of(4.25), ns_of(0.7)) << "too many products";
   }
 }
