@@ -71,8 +71,6 @@ class NestCost : public NestLines {
   static constexpr double crowded_lane_ns = 0.8;
   /// Cycles for the indices of a vector of lanes, 64 bits each.
   static constexpr double lane_index_cycles = 11;
-  /// Cycles for the first of a vector of places, and how far the others lie behind it.
-  static constexpr double picked_cycles = 4;
   static constexpr double first_share = 0.7;
   /// ns that the start of a row of a map takes, at most: the streams begin anew.
   static constexpr double longest_start = 9;
@@ -87,9 +85,7 @@ class NestCost : public NestLines {
     double accesses = 1;
     if (picked != nullptr) {
       accesses = picked->step;
-      body.alu += (picked_cycles + overlap_.exchange * picked->step) * model_.cycle * shared;
-      if (is_float(dtype) && size_of(dtype) < 4)
-        body.alu += model_.narrow_ns * picked->step * shared;
+      body.alu += picked_ns(*picked, dtype) * shared;
     } else if (!store && number >= 0 && turning_ && is_turned(number)) {
       const double crowded = overlap_.crowded_turn * shared_line_share(access, dtype);
       body.alu += (0.048 * std::pow(plan_.lanes, 1.5) + crowded) * model_.cycle;
@@ -217,8 +213,9 @@ class NestCost : public NestLines {
       for (const loop::Indirect& part : access.indirect) collect(part.node, pass, done, body, row);
       const bool scalar = !varies(dims);
       if (!access.indirect.empty() && !lanes_differ(access)) {
-        row.other += overlap_.index * model_.cycle;
-        jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
+        row.other += index_cycles(access) * model_.cycle;
+        if (jumps(access))
+          jumps_ = std::max(jumps_, points_of(dims & ~(DimSet{1} << plan_.vector_dim)));
       }
       add_access(target, access, false, node.index,
                  shared_by_tile(access) * of_columns * (scalar && inner ? 1.0 / plan_.unroll : 1));

@@ -78,6 +78,20 @@ const loop::Indirect* NestView::picked_part(const loop::Access& access) const {
                               plan_.lanes, model_.machine);
 }
 
+double NestView::picked_ns(const loop::Indirect& part, DType dtype) const {
+  // For the first of a vector of places, and how far the others lie behind it.
+  constexpr double cycles = 2;
+  const bool is_half = is_float(dtype) && size_of(dtype) < 4;
+  return (cycles + overlap_.exchange * part.step) * model_.cycle +
+         (is_half ? model_.narrow_ns * part.step : 0);
+}
+
+double NestView::index_cycles(const loop::Access& access) const {
+  constexpr double unchecked = 0.7;
+  const bool is_known = std::ranges::all_of(access.indirect, &loop::Indirect::within);
+  return overlap_.index * (is_known ? unchecked : 1);
+}
+
 double NestView::share_of_first_reads(const loop::Access& access) const {
   const auto stride = [&](int dim) {
     return std::abs(access.strides[static_cast<std::size_t>(dim)]);

@@ -74,8 +74,16 @@ class NestView {
   bool varies(codegen::DimSet dims) const { return dims >> plan_.vector_dim & 1; }
   /// Where data tells another place for each lane.
   bool lanes_differ(const loop::Access& access) const;
-  /// That of codegen, of a load in this nest.
+  /// That of codegen, of a load in this nest; and what it takes besides reading its registers.
   const loop::Indirect* picked_part(const loop::Access& access) const;
+  double picked_ns(const loop::Indirect& part, DType dtype) const;
+  /// Cycles of an index that all lanes share.
+  double index_cycles(const loop::Access& access) const;
+  /// Do rows begin where only data tells? Those of constant places in order go on where the one
+  /// before them ended, or begin it again.
+  static bool jumps(const loop::Access& access) {
+    return !std::ranges::all_of(access.indirect, [](const auto& part) { return part.step > 0; });
+  }
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Of the vector dim: vectors that no round of so many takes, and the tail.
   double vectors_alone(double round) const {
