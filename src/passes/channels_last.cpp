@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/weight_only.hpp"
+#include "passes/axis_order.hpp"
 #include "passes/held_reshape.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
@@ -21,37 +22,6 @@ struct Held {
   std::vector<std::int64_t> parts;
 };
 
-bool is_identity(const Axes& perm) { return std::ranges::is_sorted(perm); }
-
-Axes inverse(const Axes& perm) {
-  Axes result(perm.size());
-  for (std::size_t i = 0; i < perm.size(); ++i)
-    result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
-  return result;
-}
-
-Axes compose(const Axes& outer, const Axes& inner) {
-  if (inner.empty()) return outer;
-  Axes perm;
-  for (const std::int64_t axis : outer) perm.push_back(inner[static_cast<std::size_t>(axis)]);
-  return perm;
-}
-
-template <class T>
-std::vector<T> permuted(const std::vector<T>& list, const Axes& perm) {
-  std::vector<T> result;
-  for (const std::int64_t axis : perm) result.push_back(list[static_cast<std::size_t>(axis)]);
-  return result;
-}
-
-/// [0, 2, 3, ..., 1] for the given rank.
-Axes to_channels_last(int rank) {
-  Axes perm{0};
-  for (int i = 2; i < rank; ++i) perm.push_back(i);
-  perm.push_back(1);
-  return perm;
-}
-
 class LayoutPass {
  public:
   explicit LayoutPass(const Graph& source)
@@ -64,6 +34,12 @@ class LayoutPass {
         if (input.node >= 0) readers_[static_cast<std::size_t>(input.node)].push_back(i);
     }
     for (const GraphOutput& output : source.outputs()) asked_for_.insert(output.value.node);
+    feeds_windows_.resize(readers_.size());
+    for (std::size_t i = readers_.size(); i-- > 0;)
+      feeds_windows_[i] = std::ranges::any_of(readers_[i], [&](std::size_t reader) {
+        const Op& op = source.nodes()[reader].op;
+        return op.is<op::Conv>() || op.is<op::WindowReduce>() || feeds_windows_[reader];
+      });
   }
 
   Result<Graph> run() {
@@ -131,14 +107,12 @@ class LayoutPass {
     if (node.op.info().traits.elementwise) return elementwise(node, Held(*order));
     if (const auto* op = node.op.as<op::Reduce>(); op && op->keep_dims)
       return reduce(node, *op, Held(*order));
-    if (!order->parts.empty()) return copy(node);
-    if (const auto* op = node.op.as<op::Gather>(); op && source_.type(node.inputs[1]).rank() == 1) {
-      const auto rank = static_cast<std::int64_t>(perm.size());
-      return moved(
-          node,
-          op::Gather{perm[static_cast<std::size_t>(op->axis < 0 ? op->axis + rank : op->axis)]},
-          perm);
-    }
+    if (!order->parts.empty() || grows_for_no_window(node)) return copy(node);
+    if (const auto* op = node.op.as<op::Gather>(); op && source_.type(node.inputs[1]).rank() == 1)
+      return moved(node, op::Gather{axis_in(perm, op->axis)}, perm);
+    if (const auto* op = node.op.as<op::ArgReduce>(); op && op->keep_dims)
+      return moved(node, op::ArgReduce{op->max, axis_in(perm, op->axis), true, op->select_last},
+                   perm);
     if (const auto* op = node.op.as<op::Concat>()) return concat_node(node, *op, perm);
     if (const auto* op = node.op.as<op::Slice>()) {
       const Axes to = inverse(perm);
@@ -191,6 +165,14 @@ class LayoutPass {
     const bool stays = most < most_as_it_is ||
                        (made_by(as_it_is).is<op::DotGeneral>() && !is_of_windows(made_by(turned)));
     return stays ? nullptr : found;
+  }
+
+  /// An image that a resizing makes larger (by a gather of its rows first) is better turned before,
+  /// unless windows behind it want it turned anyway.
+  bool grows_for_no_window(const Node& node) const {
+    if (!node.op.is<op::Resize>() && !node.op.is<op::Gather>()) return false;
+    const Type& x = source_.type(node.inputs[0]);
+    return !feeds_windows_[index_] && x.is_static() && node.results[0].elements() > x.elements();
   }
 
   static bool is_of_windows(const Op& op) {
@@ -430,11 +412,8 @@ class LayoutPass {
   Status concat_node(const Node& node, const op::Concat& op, const Axes& perm) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(physical(input, perm));
-    const auto rank = static_cast<std::int64_t>(perm.size());
-    const std::int64_t axis =
-        perm[static_cast<std::size_t>(op.axis < 0 ? op.axis + rank : op.axis)];
-    RLX_ASSIGN(const auto results,
-               target_.try_add(op::Concat{axis}, inputs, node.name, node.origin));
+    const op::Concat moved_op{axis_in(perm, op.axis)};
+    RLX_ASSIGN(const auto results, target_.try_add(moved_op, inputs, node.name, node.origin));
     keep({results[0], perm, {}});
     return {};
   }
@@ -479,6 +458,7 @@ class LayoutPass {
   std::vector<std::vector<Held>> held_;
   std::vector<std::vector<std::size_t>> readers_;  // by node
   std::vector<bool> is_weight_;                    // by node
+  std::vector<bool> feeds_windows_;                // by node: a convolution or a pool is behind it
   std::set<std::int32_t> asked_for_;
   std::map<std::pair<ValueId, Axes>, ValueId> logical_;
   std::size_t index_ = 0;

@@ -91,7 +91,7 @@ class Columns : public Form {
 
 /// A product of the weights, [taps * n, C], with all points of x gives a plane for each tap and
 /// output channel; y is the sum of the planes, each shifted to where its tap reads. The result is
-/// [n, N, spatial...].
+/// [n, N, spatial...], of one tap alone [n, points].
 class TapProducts : public Form {
  public:
   explicit TapProducts(const FewChannels& c) : c_(c) {}
@@ -112,24 +112,32 @@ class TapProducts : public Form {
     const Value a =
         reshape(transpose(w, channels_last), {Dim(c_.taps() * c_.outputs()), Dim(c_.channels())});
     const Value b = transpose(reshape(x, {Dim(points), Dim(c_.channels())}), {1, 0});
-    return sum_of(matmul(a, b));
+    const Value planes = matmul(a, b);
+    return is_flat() ? planes : sum_of(planes);
   }
 
   Value of_channels(Value operand) const override {
-    Shape shape(c_.y.size(), Dim(1));
+    Shape shape(is_flat() ? 2 : c_.y.size(), Dim(1));
     shape[0] = c_.outputs();
     return reshape(operand, shape);
   }
 
   Value in_order(Value result) const override {
     if (c_.outputs() == 1) return reshape(result, shape_of(c_.y));
+    Dims image{c_.outputs()};
+    image.insert(image.end(), c_.y.begin(), c_.y.end() - 1);
     Axes perm;
     for (std::size_t i = 1; i < c_.y.size(); ++i) perm.push_back(static_cast<std::int64_t>(i));
     perm.push_back(0);
-    return transpose(result, perm);
+    return transpose(is_flat() ? reshape(result, shape_of(image)) : result, perm);
   }
 
  private:
+  /// The planes are y, and stay a matrix of channels by points, as products leave it.
+  bool is_flat() const {
+    return c_.taps() == 1 && std::equal(c_.y.begin(), c_.y.end() - 1, c_.x.begin());
+  }
+
   Value sum_of(Value planes) const {
     Dims image{c_.outputs()};
     image.insert(image.end(), c_.x.begin(), c_.x.end() - 1);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "passes/axis_order.hpp"
 #include "passes/channel_maps.hpp"
 #include "passes/convolution_forms.hpp"
 #include "passes/passes.hpp"
@@ -57,22 +58,12 @@ class Finder {
     if (!known || x.dtype != f32 || w.dtype != f32 || x.rank() < 3) return std::nullopt;
     if (!maps_.is_weight_only(node.inputs[1])) return std::nullopt;
     FewChannels found{*conv, x.dims(), w.dims(), node.results[0].dims()};
-    found.planes = shows_planes(graph_.node(node.inputs[0]));
+    const auto* order = graph_.node(node.inputs[0]).op.as<op::Transpose>();
+    found.planes = order && order->perm == to_channels_last(x.rank());
     const double work =
         static_cast<double>(found.points()) * static_cast<double>(element_count(found.w));
     if (work < least_work) return std::nullopt;
     return found;
-  }
-
-  /// [N, C, spatial...] in the order [N, spatial..., C].
-  static bool shows_planes(const Node& node) {
-    const auto* order = node.op.as<op::Transpose>();
-    if (order == nullptr || order->perm.size() < 3) return false;
-    Axes wanted{0};
-    for (std::size_t i = 2; i < order->perm.size(); ++i)
-      wanted.push_back(static_cast<std::int64_t>(i));
-    wanted.push_back(1);
-    return order->perm == wanted;
   }
 
   FormQuestion question(std::int32_t node, const FewChannels& conv, const Forms& others) const {

@@ -142,5 +142,70 @@ TEST(ChannelsLast, WeightsDoNotTurnWhatTheyAreAddedTo) {
     EXPECT_TRUE(!node.op.is<op::Relu>() || node.results[0].dims() == (Dims{1, 12, 5}));
 }
 
+/// The dims of the only transposition of an image behind the pool.
+Dims turned_behind_pool(const Graph& graph) {
+  Dims dims;
+  bool behind = false;
+  for (const Node& node : graph.nodes()) {
+    behind = behind || node.op.is<op::WindowReduce>();
+    if (!behind || !node.op.is<op::Transpose>()) continue;
+    EXPECT_TRUE(dims.empty()) << print(graph);
+    dims = node.results[0].dims();
+  }
+  return dims;
+}
+
+// What grows an image that no window reads is done with its channels first, where it is smaller to
+// turn; what shrinks it, or stands before another pool, is not.
+TEST(ChannelsLast, AnImageThatGrowsAtTheEndIsTurnedBefore) {
+  const Dims dims{1, 6, 9, 11};
+  const auto resized = [](Value x, std::int64_t rows, std::int64_t columns) {
+    const op::Resize resize{.sizes = {1, 6, rows, columns}, .mode = op::ResizeMode::linear};
+    return x.graph().add_one(resize, {x});
+  };
+  const auto picked = [](Value x, std::int64_t count) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < count; ++i) rows.push_back(i / 3);
+    return gather(x, x.graph().constant(Tensor::of<std::int64_t>({count}, rows)), 2);
+  };
+  const auto behind_pool = [&](const std::function<Value(Value)>& end) {
+    Graph graph;
+    const op::WindowReduce pool{.kind = Reduction::max, .window = {2, 2}};
+    const Value x = graph.input("x", f32, {dims.begin(), dims.end()});
+    graph.output("y", end(graph.add_one(pool, {x})));
+    return graph;
+  };
+  const std::pair<Graph, Dims> cases[] = {
+      {behind_pool([&](Value x) { return relu(resized(x, 16, 20)); }), {1, 6, 8, 10}},
+      {behind_pool([&](Value x) { return relu(resized(x, 4, 5)); }), {1, 6, 4, 5}},
+      {behind_pool([&](Value x) { return picked(x, 20); }), {1, 6, 8, 10}},
+      {behind_pool([&](Value x) { return picked(x, 5); }), {1, 6, 5, 10}},
+  };
+  for (const auto& [graph, turned] : cases) {
+    const Graph made = passes::channels_last(graph).value();
+    EXPECT_EQ(turned_behind_pool(made), turned) << print(made);
+    expect_same(graph, made, dims);
+  }
+  const Graph graph = between_pools(dims, [&](Value x) { return resized(x, 16, 20); });
+  EXPECT_EQ(image_transposes(passes::channels_last(graph).value()), 0);
+}
+
+TEST(ChannelsLast, PlacesOfExtremesOfChannelsAreFoundWhereTheyLie) {
+  const Dims dims{2, 6, 5, 7};
+  for (const std::int64_t axis : {1, -3, 2, -1}) {
+    Graph graph;
+    const op::WindowReduce pool{.kind = Reduction::max, .window = {2, 2}};
+    const Value x = graph.add_one(pool, {graph.input("x", f32, {dims.begin(), dims.end()})});
+    const Value places = graph.add_one(op::ArgReduce{.axis = axis, .keep_dims = true}, {x});
+    graph.output("y", cast(places, f32));
+    const Graph made = passes::channels_last(graph).value();
+    expect_same(graph, made, dims);
+    for (const Node& node : made.nodes()) {
+      if (!node.op.is<op::ArgReduce>()) continue;
+      EXPECT_FALSE(made.node(node.inputs[0]).op.is<op::Transpose>()) << print(made);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rlx
