@@ -269,6 +269,8 @@ std::vector<Figure> figures() {
   add("member_start", &MachineModel::member_start);
   add("narrow_ns", &MachineModel::narrow_ns);
   add("forgotten", &MachineModel::forgotten);
+  add("memory_all", &MachineModel::memory_all);
+  add("l3_all", &MachineModel::l3_all);
   for (std::size_t level = 1; level < cost::level_count; ++level) {
     all.push_back({"code_line[" + std::to_string(level) + "]",
                    [level](MachineModel& model) -> double& { return model.code_line[level]; }});

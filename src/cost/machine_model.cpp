@@ -152,20 +152,20 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
     // 32 bytes a cycle either way between L1 and L2.
     model.read = {210, 120, 100, 29};
     model.write = {118, 120, 98, 27};
-    model.kernel = 4.32;
+    model.kernel = 3.8;
     model.loop = 0.2;
     model.row_block = 2.6;
     model.tap = 5.93;
     model.join = 0.46;
     model.recurrent_step = 9.4;
     model.run = 19.6;
-    model.memory_all = 55;
+    model.memory_all = 45;
     model.l3_all = 195;
     model.forgotten = 11e6;
     model.gather_lane_ns = 0.36;
     model.narrow_ns = 1.05;
-    model.code_line = {0, 0.15, 0.52, 1.19};
-    model.first_bytes = {0, 2, 21.5, 290};
+    model.code_line = {0, 0.17, 0.52, 1.19};
+    model.first_bytes = {0, 2, 18.5, 290};
     model.overlap = zen4_avx512;
     return;
   }
