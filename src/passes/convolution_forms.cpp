@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "passes/axis_order.hpp"
+
 namespace rlx::passes {
 namespace {
 
@@ -91,7 +93,7 @@ class Columns : public Form {
 
 /// A product of the weights, [taps * n, C], with all points of x gives a plane for each tap and
 /// output channel; y is the sum of the planes, each shifted to where its tap reads. The result is
-/// [n, N, spatial...], of one tap alone [n, points].
+/// [n, N, spatial...]; of one tap that is not shifted [N, n, points], an image behind the other.
 class TapProducts : public Form {
  public:
   explicit TapProducts(const FewChannels& c) : c_(c) {}
@@ -103,41 +105,47 @@ class TapProducts : public Form {
   double weights() const override { return 1; }
 
   Value result(Value x, Value w) const override {
-    const std::int64_t points = x.type().elements() / c_.channels();
     Axes channels_last;
     for (std::size_t i = 0; i < c_.axes(); ++i)
       channels_last.push_back(static_cast<std::int64_t>(i));
     const auto axes = static_cast<std::int64_t>(c_.axes());
     channels_last.insert(channels_last.end(), {axes + 1, axes});
-    const Value a =
-        reshape(transpose(w, channels_last), {Dim(c_.taps() * c_.outputs()), Dim(c_.channels())});
-    const Value b = transpose(reshape(x, {Dim(points), Dim(c_.channels())}), {1, 0});
-    const Value planes = matmul(a, b);
-    return is_flat() ? planes : sum_of(planes);
+    const Dim channels(c_.channels());
+    const Value a = reshape(transpose(w, channels_last), {Dim(c_.taps() * c_.outputs()), channels});
+    if (is_flat(c_)) {
+      const Value images = reshape(x, {Dim(c_.x[0]), Dim(c_.points() / c_.x[0]), channels});
+      return matmul(a, transpose(images, {0, 2, 1}));
+    }
+    const std::int64_t points = x.type().elements() / c_.channels();
+    return sum_of(matmul(a, transpose(reshape(x, {Dim(points), channels}), {1, 0})));
   }
 
   Value of_channels(Value operand) const override {
-    Shape shape(is_flat() ? 2 : c_.y.size(), Dim(1));
+    Shape shape(is_flat(c_) ? 2 : c_.y.size(), Dim(1));
     shape[0] = c_.outputs();
     return reshape(operand, shape);
   }
 
   Value in_order(Value result) const override {
+    if (is_flat(c_)) {
+      Dims planes{c_.y[0], c_.outputs()};
+      planes.insert(planes.end(), c_.y.begin() + 1, c_.y.end() - 1);
+      return transpose(reshape(result, shape_of(planes)),
+                       to_channels_last(static_cast<int>(c_.y.size())));
+    }
     if (c_.outputs() == 1) return reshape(result, shape_of(c_.y));
-    Dims image{c_.outputs()};
-    image.insert(image.end(), c_.y.begin(), c_.y.end() - 1);
     Axes perm;
     for (std::size_t i = 1; i < c_.y.size(); ++i) perm.push_back(static_cast<std::int64_t>(i));
     perm.push_back(0);
-    return transpose(is_flat() ? reshape(result, shape_of(image)) : result, perm);
+    return transpose(result, perm);
+  }
+
+  /// One tap and no border: the planes are y.
+  static bool is_flat(const FewChannels& c) {
+    return c.taps() == 1 && std::equal(c.y.begin(), c.y.end() - 1, c.x.begin());
   }
 
  private:
-  /// The planes are y, and stay a matrix of channels by points, as products leave it.
-  bool is_flat() const {
-    return c_.taps() == 1 && std::equal(c_.y.begin(), c_.y.end() - 1, c_.x.begin());
-  }
-
   Value sum_of(Value planes) const {
     Dims image{c_.outputs()};
     image.insert(image.end(), c_.x.begin(), c_.x.end() - 1);
@@ -173,7 +181,8 @@ bool suits_tap_products(const FewChannels& c) {
   for (std::size_t i = 0; i < c.axes(); ++i) {
     if (c.stride(i) != 1) return false;
   }
-  if (c.taps() == 1) return c.planes && c.x[0] == 1 && c.outputs() <= most_rows;
+  if (c.taps() == 1)
+    return c.planes && (c.x[0] == 1 || TapProducts::is_flat(c)) && c.outputs() <= most_rows;
   return c.outputs() <= most_outputs && c.taps() > 1 && c.taps() <= most_taps &&
          c.taps() * c.outputs() <= most_planes * c.channels();
 }

@@ -119,7 +119,8 @@ Graph planes(const Dims& image, std::int64_t outputs, const op::Conv& conv = {})
 }
 
 TEST(FewChannels, OneTapOfPlanesIsAProductOfTheWeightsAndAllPoints) {
-  for (const Dims& image : {Dims{1, 16, 60, 61}, Dims{1, 40, 1400}, Dims{1, 64, 9, 10, 11}}) {
+  for (const Dims& image :
+       {Dims{1, 16, 60, 61}, Dims{1, 40, 1400}, Dims{1, 64, 9, 10, 11}, Dims{3, 16, 40, 41}}) {
     for (const std::int64_t outputs : {1, 4, 21, 64}) {
       const Graph direct = planes(image, outputs);
       const Graph made = passes::few_channels(direct, prefer("all points")).value();
@@ -135,9 +136,10 @@ TEST(FewChannels, OneTapOfPlanesIsAProductOfTheWeightsAndAllPoints) {
   const Graph made = passes::few_channels(padded, prefer("all points")).value();
   EXPECT_FALSE(only_convolution(made));
   testing::expect_same_values(padded, made, 1e-4, 1e-5);
-  // Strides, images that lie behind each other, and more rows than a product is asked for.
-  for (const Graph& other : {planes({1, 16, 40, 41}, 4, {.strides = {2, 1}}),
-                             planes({2, 16, 40, 41}, 4), planes({1, 16, 40, 41}, 65)})
+  // Strides, images with borders that lie behind each other, and more rows than are asked about.
+  for (const Graph& other :
+       {planes({1, 16, 40, 41}, 4, {.strides = {2, 1}}),
+        planes({2, 16, 40, 41}, 4, {.pad_low = {1, 0}}), planes({1, 16, 40, 41}, 65)})
     EXPECT_TRUE(only_convolution(passes::few_channels(other, prefer("all points")).value()));
 }
 
