@@ -10,9 +10,6 @@
 namespace rlx::passes {
 namespace {
 
-/// Output channels of a convolution of one tap that may be the rows of a product.
-constexpr std::int64_t most_rows = 64;
-
 std::int64_t at(const Axes& axes, std::size_t i, std::int64_t otherwise) {
   return axes.empty() ? otherwise : axes[i];
 }
@@ -178,12 +175,13 @@ class TapProducts : public Form {
 /// one tap there are none, and an image whose pixels lie side by side is read as it is.
 bool suits_tap_products(const FewChannels& c) {
   constexpr std::int64_t most_outputs = 8, most_taps = 64, most_planes = 4;  // for each channel
+  constexpr std::int64_t most_rows = 64;                                     // of one tap
   for (std::size_t i = 0; i < c.axes(); ++i) {
     if (c.stride(i) != 1) return false;
   }
   if (c.taps() == 1)
     return c.planes && (c.x[0] == 1 || TapProducts::is_flat(c)) && c.outputs() <= most_rows;
-  return c.outputs() <= most_outputs && c.taps() > 1 && c.taps() <= most_taps &&
+  return c.outputs() <= most_outputs && c.taps() <= most_taps &&
          c.taps() * c.outputs() <= most_planes * c.channels();
 }
 

@@ -20,6 +20,21 @@ TEST(NodeCost, SigmoidsDivideOnlyWhereThereAreNoMasks) {
   const MachineModel rapids = model_of_rapids(true), zen2 = model_of_zen2();
   EXPECT_LT(node_ns(nodes[4], nodes, rapids), 0.6 * node_ns(nodes[5], nodes, rapids));
   EXPECT_EQ(node_ns(nodes[4], nodes, zen2), node_ns(nodes[5], nodes, zen2));
+  const MachineModel zen4 = model_of_zen4();
+  EXPECT_EQ(node_ns(nodes[4], nodes, zen4), zen4.overlap.logistic * zen4.op(ScalarOp::add));
+}
+
+// Their figures are what a vector of a map takes, its waits for the one before it included.
+TEST(NodeCost, LongSeriesTakeWhatTheyWereMeasuredToTake) {
+  for (const MachineModel& model : {model_of_zen3(), model_of_zen4(), model_of_zen5()}) {
+    for (const ScalarOp op : {ScalarOp::log1p, ScalarOp::tan, ScalarOp::asin, ScalarOp::asinh}) {
+      const loop::Kernel kernel = curve_kernel(op, 512);
+      const double vectors = 64.0 * 512 / model.machine.lanes(4);
+      const double vector_ns = work_of(kernel, {}, model).compute / vectors;
+      EXPECT_GE(vector_ns, model.op(op)) << model.family << name_of(op);
+      EXPECT_LT(vector_ns, 1.2 * model.op(op)) << model.family << name_of(op);
+    }
+  }
 }
 
 TEST(NodeCost, ExtremesBesideANumberAreOneInstruction) {

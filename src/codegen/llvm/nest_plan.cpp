@@ -202,12 +202,16 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
   const bool woven = lanes >= 4 && dim_between(nest, dim) >= 0;
   const IndexRange inside =
       reduced_dims && !reduced ? inside_along(nest, dim, lanes) : IndexRange{};
-  auto add = [&](const loop::Access& access, double weight, bool store) {
+  std::vector<DType> loaded(nest.accesses.size(), DType::f32);
+  for (const ScalarNode& node : nest.nodes)
+    if (node.op == ScalarOp::load) loaded[static_cast<std::size_t>(node.index)] = node.dtype;
+  auto add = [&](const loop::Access& access, double weight, const DType* load) {
+    const bool store = load == nullptr;
     const DimSet dims = dims_of(access, node_dims);
     if (reduced_dims && !(dims & reduced_dims)) weight /= row;
     const loop::Indirect* picked =
         store ? nullptr
-              : picked_part(access, DType::f32, nest.nodes, nest.accesses, dim, lanes, machine);
+              : picked_part(access, *load, nest.nodes, nest.accesses, dim, lanes, machine);
     const bool scattered_by_index =
         !picked && std::ranges::any_of(access.indirect, [&](const loop::Indirect& part) {
           return node_dims[static_cast<std::size_t>(part.node)] >> dim & 1;
@@ -228,8 +232,8 @@ double cost_along(const loop::Nest& nest, const std::vector<DimSet>& node_dims, 
     for (const loop::Guard& guard : access.guards) one += runs_along(guard) ? 4 : 0;
     cost += weight * one;
   };
-  for (const loop::Access& access : nest.accesses) add(access, 1, false);
-  for (const loop::Store& store : nest.stores) add(store.access, 2, true);
+  for (std::size_t i = 0; i < loaded.size(); ++i) add(nest.accesses[i], 1, &loaded[i]);
+  for (const loop::Store& store : nest.stores) add(store.access, 2, nullptr);
   for (const ScalarNode& node : nest.nodes) {
     cost += 0.5;
     if (reduced && node.op == ScalarOp::reduce) cost += join / row * lanes;
