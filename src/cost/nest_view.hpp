@@ -79,10 +79,10 @@ class NestView {
   double picked_ns(const loop::Indirect& part, DType dtype) const;
   /// Cycles of an index that all lanes share.
   double index_cycles(const loop::Access& access) const;
-  /// Do rows begin where only data tells? Those of constant places in order go on where the one
-  /// before them ended, or begin it again.
+  /// Do rows begin where only data tells? Those of constant places in steps of one go on where the
+  /// one before them ended, or begin it again.
   static bool jumps(const loop::Access& access) {
-    return !std::ranges::all_of(access.indirect, [](const auto& part) { return part.step > 0; });
+    return !std::ranges::all_of(access.indirect, [](const auto& part) { return part.step == 1; });
   }
   double vectors_of(double points) const { return std::ceil(points / plan_.lanes); }
   /// Of the vector dim: vectors that no round of so many takes, and the tail.

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "graph/elementwise_eval.hpp"
+#include "graph/known_places.hpp"
 #include "passes/passes.hpp"
 #include "passes/pattern.hpp"
 #include "passes/rewriter.hpp"
@@ -48,17 +48,13 @@ class KnownGathers {
     const auto* gather = node.op.as<op::Gather>();
     if (gather == nullptr) return std::nullopt;
     const Type& x = graph.type(node.inputs[0]);
-    const auto* list = graph.node(node.inputs[1]).op.as<op::Constant>();
-    if (list == nullptr || !x.is_static() || list->value.dims().size() != 1) return std::nullopt;
+    if (!x.is_static() || graph.type(node.inputs[1]).rank() != 1) return std::nullopt;
     Picked result{.node = index};
     result.axis =
         static_cast<std::size_t>(gather->axis < 0 ? gather->axis + x.rank() : gather->axis);
     result.extent = x.dims()[result.axis];
-    for (std::int64_t i = 0; i < list->value.elements(); ++i) {
-      const std::int64_t place = load_datum(list->value.dtype(), list->value.data(), i).integer;
-      result.places.push_back(place < 0 ? place + result.extent : place);
-      if (result.places.back() < 0 || result.places.back() >= result.extent) return std::nullopt;
-    }
+    result.places = known_places(graph.node(node.inputs[1]), result.extent).places;
+    if (result.places.empty()) return std::nullopt;
     return result;
   }
 

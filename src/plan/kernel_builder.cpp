@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "graph/elementwise_eval.hpp"
+#include "graph/known_places.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/ops.hpp"
 
@@ -136,25 +137,6 @@ void ExpressionBuilder::add(std::int32_t index) {
 }
 
 namespace {
-
-/// A constant list of places, all of them there; else empty.
-struct KnownPlaces {
-  std::vector<std::int64_t> places;
-  bool from_end = false;  ///< the list counts some from the end
-};
-KnownPlaces known_places(const Node& list, std::int64_t extent) {
-  const auto* constant = list.op.as<op::Constant>();
-  if (constant == nullptr) return {};
-  KnownPlaces known;
-  const Tensor& value = constant->value;
-  for (std::int64_t i = 0; i < value.elements(); ++i) {
-    const std::int64_t place = load_datum(value.dtype(), value.data(), i).integer;
-    if (place < -extent || place >= extent) return {};
-    known.from_end = known.from_end || place < 0;
-    known.places.push_back(place < 0 ? place + extent : place);
-  }
-  return known;
-}
 
 /// By axis of their list, how far each place lies behind the one before it, where that is the same
 /// all along the axis.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "passes/axis_order.hpp"
 #include "one_by_one.hpp"
 #include "passes/few_channels.hpp"
 #include "passes/passes.hpp"
@@ -104,17 +105,15 @@ TEST(FewChannels, ProductsOfTapsGiveTheSameValues) {
 /// is read in the order of the image.
 Graph planes(const Dims& image, std::int64_t outputs, const op::Conv& conv = {}) {
   Graph graph;
-  const std::int64_t channels = image[1], rank = static_cast<std::int64_t>(image.size());
-  Axes to{0}, back{0, rank - 1};
-  for (std::int64_t i = 2; i < rank; ++i) to.push_back(i), back.push_back(i - 1);
-  to.push_back(1);
+  const std::int64_t channels = image[1];
+  const Axes to = passes::to_channels_last(static_cast<int>(image.size()));
   const Value x = transpose(graph.input("x", f32, Shape(image.begin(), image.end())), to);
   Dims filter(image.size() - 2, 1);
   filter.insert(filter.end(), {channels, outputs});
   op::Conv last = conv;
   last.channels_last = true;
   const Value y = graph.add_one(last, {x, weights(graph, filter, 3)});
-  graph.output("y", transpose(relu(y + weights(graph, {outputs}, 5)), back));
+  graph.output("y", transpose(relu(y + weights(graph, {outputs}, 5)), passes::inverse(to)));
   return graph;
 }
 

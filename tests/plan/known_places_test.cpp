@@ -82,19 +82,18 @@ TEST(KnownPlaces, AreTakenAsTheyAre) {
   }
 }
 
-TEST(KnownPlaces, RowsInOrderDoNotJump) {
-  const auto work_of = [](const std::vector<std::int64_t>& places, std::int64_t last) {
-    std::vector<std::int64_t> list = places;
-    list.push_back(last);
-    const Plan plan = build_plan(flatten(gather_of(list)).value(), {}).value();
+TEST(KnownPlaces, RowsBehindEachOtherDoNotJump) {
+  const auto work_of = [](const std::vector<std::int64_t>& places) {
+    const Plan plan = build_plan(flatten(gather_of(places)).value(), {}).value();
     EXPECT_EQ(plan.kernels.size(), 1U);
     return cost::work_of(plan.kernels[0], {}, cost::model_of_zen4());
   };
-  const auto in_order = work_of({0, 1, 1, 2, 4, 4}, 39), back = work_of({0, 1, 1, 2, 4, 3}, 39);
-  const auto unknown = work_of({0, 1, 1, 2, 4, 4}, -1);
-  EXPECT_EQ(in_order.jumps, 0);
-  EXPECT_GT(back.jumps, 0);
-  EXPECT_EQ(unknown.jumps, back.jumps);
+  const auto next = work_of({0, 1, 1, 2, 3, 3, 4}), far = work_of({0, 1, 1, 2, 4, 4, 39});
+  const auto back = work_of({0, 1, 1, 2, 4, 3, 39}), unknown = work_of({0, 1, 1, 2, 4, 4, -1});
+  EXPECT_EQ(next.jumps, 0);
+  EXPECT_GT(far.jumps, 0);
+  EXPECT_EQ(back.jumps, far.jumps);
+  EXPECT_EQ(unknown.jumps, far.jumps);
   EXPECT_LT(back.compute, unknown.compute) << "nothing is checked";
 }
 
