@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "passes/axis_order.hpp"
 #include "graph/weight_only.hpp"
+#include "passes/axis_order.hpp"
 #include "passes/held_reshape.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "passes/axis_order.hpp"
 #include "one_by_one.hpp"
+#include "passes/axis_order.hpp"
 #include "passes/few_channels.hpp"
 #include "passes/passes.hpp"
 #include "rlx/rlx.hpp"
