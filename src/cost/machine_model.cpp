@@ -112,6 +112,7 @@ void set_zen2(MachineModel& model) {
 
 /// Everything of Zen 3 but its units and ops: measured at 3.2 GHz beside neighbours.
 void set_zen3(MachineModel& model) {
+  model.ghz = 3.2;
   model.cycle = 0.3175;
   model.cache_bytes = {32 << 10, 512 << 10, 16 << 20};
   model.read = {146, 102, 80, 22};
@@ -148,6 +149,7 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
   model.team = 235;
   model.forgotten = 4e6;
   if (model.machine.isa == Isa::avx512) {
+    model.ghz = 3.68;
     model.cycle = 0.272;
     // 32 bytes a cycle either way between L1 and L2.
     model.read = {210, 120, 100, 29};
@@ -170,6 +172,7 @@ void set_zen4(MachineModel& model, const CpuFacts& cpu) {
     return;
   }
   const double slower = cpu.features.avx512f ? 0.272 / 0.352 : 1;
+  model.ghz = 2.84 / slower;
   model.cycle = 0.352 * slower;
   model.read = {132 / slower, 91 / slower, 78 / slower, 34};
   model.write = {92 / slower, 88 / slower, 78 / slower, 30};

@@ -24,9 +24,17 @@ TEST(Clock, MoveWhatCoresDoAlone) {
   EXPECT_NEAR(as_slow, 1, 0.1);
   // An unknown clock moves nothing.
   EXPECT_EQ(predict(series, {}, at_clock(model, 0), 1).ns, predict(series, {}, model, 1).ns);
-  const MachineModel zen = model_of_zen4();
+  const MachineModel zen = model_of_zen2();
   ASSERT_EQ(zen.ghz, 0);
   EXPECT_EQ(predict(series, {}, at_clock(zen, 1), 1).ns, predict(series, {}, zen, 1).ns);
+}
+
+TEST(Clock, OfPresetsIsThatOfTheirCycles) {
+  for (const MachineModel& model : {model_of_zen3(), model_of_zen4(), model_of_narrow_zen4(),
+                                    model_of_zen5(), model_of_rapids(true)}) {
+    SCOPED_TRACE(model.family);
+    EXPECT_NEAR(model.ghz * model.cycle, 1, 0.1);
+  }
 }
 
 TEST(Clock, AreMeasuredWhereThereAreRegistersForIt) {
