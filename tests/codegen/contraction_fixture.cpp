@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 
+#include "../base/fenced_memory.hpp"
 #include "base/half.hpp"
 #include "codegen/generator_source.hpp"
 #include "codegen/host_target.hpp"
@@ -55,13 +54,8 @@ std::vector<void*> pointers(Buffers& buffers) {
   return result;
 }
 
-void run_shuffled(const KernelCode& code, KernelFunction function, Buffers& buffers,
+void run_shuffled(const KernelCode& code, KernelFunction function, Buffers& contents,
                   std::uint32_t seed) {
-  const std::size_t bytes = static_cast<std::size_t>(code.scratch_bytes + 64) / 64 * 64;
-  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, bytes),
-                                                            &std::free);
-  // Scratch holds anything: bytes that are NaN as floats.
-  std::memset(scratch.get(), 0xff, bytes);
   std::mt19937 random(seed);
   std::vector<std::int64_t> cuts{0, code.work_items};
   for (int i = 0; i < 2 && code.work_items > 0; ++i) {
@@ -71,8 +65,9 @@ void run_shuffled(const KernelCode& code, KernelFunction function, Buffers& buff
   std::vector<std::size_t> order(cuts.size() - 1);
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::shuffle(order.begin(), order.end(), random);
-  const std::vector<void*> bases = pointers(buffers);
-  for (std::size_t i : order) function(bases.data(), cuts[i], cuts[i + 1], scratch.get());
+  rlx::testing::run_fenced(contents, code.scratch_bytes, [&](void* const* buffers, void* scratch) {
+    for (std::size_t i : order) function(buffers, cuts[i], cuts[i + 1], scratch);
+  });
 }
 
 void expect_equal(const loop::Kernel& kernel, const Buffers& made, const Buffers& wanted,

@@ -22,8 +22,8 @@ using Contents = std::vector<std::vector<std::byte>>;
 /// Random elements: floats in [-2, 2], small integers.
 Contents random_contents(const loop::Kernel& kernel, std::mt19937& random);
 
-/// Generates and runs, the work items split over calls at `cuts` places. Throws where code cannot
-/// be made or loaded.
+/// Generates and runs, the work items split over calls at `cuts` places, as run_fenced does it.
+/// Throws where code cannot be made or loaded.
 void run_generated(const loop::Kernel& kernel, const codegen::Target& target, Contents& contents,
                    int cuts = 0);
 

@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <ostream>
 
+#include "../base/fenced_memory.hpp"
 #include "../base/temporary_folder.hpp"
 #include "../ops/sample_inputs.hpp"
 #include "codegen/host_target.hpp"
@@ -134,12 +136,34 @@ Inputs inputs_of(const Graph& graph, unsigned seed) {
   return inputs;
 }
 
+/// The same from and into memory of the caller's beside which nothing may be touched.
+void expect_in_fences(CompiledGraph& program, const Inputs& inputs,
+                      const std::vector<Tensor>& wanted, Fence fence) {
+  std::vector<FencedMemory> memory;
+  std::vector<const void*> from;
+  std::vector<void*> into;
+  for (const auto& [name, tensor] : inputs) {
+    memory.emplace_back(std::span(tensor.data(), tensor.bytes()), fence);
+    from.push_back(memory.back().data());
+  }
+  for (const Tensor& tensor : wanted) {
+    memory.emplace_back(tensor.bytes(), fence);
+    into.push_back(memory.back().data());
+  }
+  const Status status = program.run_into(from, into);
+  ASSERT_TRUE(status) << status.error().message;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(std::memcmp(into[i], wanted[i].data(), wanted[i].bytes()), 0) << "output " << i;
+}
+
 std::vector<Tensor> results_of(CompiledGraph& program, const Inputs& inputs) {
   std::vector<NamedInput> named;
   for (const auto& [name, tensor] : inputs) named.emplace_back(name, tensor);
   const Outputs outputs = program.run(named).value();
   std::vector<Tensor> results;
   for (const auto& [name, tensor] : outputs.items) results.push_back(tensor);
+  for (const Fence fence : {Fence::behind, Fence::before})
+    expect_in_fences(program, inputs, results, fence);
   return results;
 }
 
