@@ -46,4 +46,7 @@ inline Axes to_channels_last(int rank) {
   return perm;
 }
 
+/// The way back: [0, rank - 1, 1, 2, ...].
+inline Axes to_channels_first(int rank) { return inverse(to_channels_last(rank)); }
+
 }  // namespace rlx::passes

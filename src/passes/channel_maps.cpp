@@ -31,10 +31,15 @@ std::vector<std::int32_t> ChannelMaps::behind(std::int32_t node, std::size_t cha
   }
 }
 
-const op::Transpose* ChannelMaps::shown_by(std::int32_t node) const {
+std::int32_t ChannelMaps::only_reader(std::int32_t node) const {
   const auto& readers = readers_[static_cast<std::size_t>(node)];
-  if (readers.size() != 1 || readers[0] < 0) return nullptr;
-  return graph_.nodes()[static_cast<std::size_t>(readers[0])].op.as<op::Transpose>();
+  return readers.size() == 1 ? readers[0] : -1;
+}
+
+const op::Transpose* ChannelMaps::shown_by(std::int32_t node) const {
+  const std::int32_t reader = only_reader(node);
+  return reader < 0 ? nullptr
+                    : graph_.nodes()[static_cast<std::size_t>(reader)].op.as<op::Transpose>();
 }
 
 bool ChannelMaps::is_of_channels(ValueId id, const Dims& dims, std::size_t channel_axis) const {

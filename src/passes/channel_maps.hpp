@@ -19,6 +19,8 @@ class ChannelMaps {
   /// Nodes behind `node` (of one static result), each the only reader of the one before, whose
   /// other operands are weights of one value, or of one for each place of `channel_axis`.
   std::vector<std::int32_t> behind(std::int32_t node, std::size_t channel_axis) const;
+  /// The only node that reads a node's result; -1 where there are others, or it is an output.
+  std::int32_t only_reader(std::int32_t node) const;
   /// The transposition in which a node's only reader shows its result; null where it is read as it
   /// is.
   const op::Transpose* shown_by(std::int32_t node) const;

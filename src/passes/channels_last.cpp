@@ -447,7 +447,7 @@ class LayoutPass {
   }
 
   Status pool(const Node& node, const op::WindowReduce& op) {
-    const Axes order = inverse(to_channels_last(node.results[0].rank()));
+    const Axes order = to_channels_first(node.results[0].rank());
     op::WindowReduce moved_op = op;
     moved_op.channels_last = true;
     return moved(node, moved_op, order);

@@ -108,11 +108,28 @@ Value channel_operand(Value x, const Phases& phases) {
                  {Dim(phases.channels())});
 }
 
+namespace {
+
+/// [N, places * stride..., channels] -> [N, size..., channels].
+Value cropped(Value y, const Phases& phases) {
+  const Shape shape = y.shape();
+  Axes starts{0}, limits{shape[0].value()};
+  for (const PhaseAxis& axis : phases.axes) {
+    starts.push_back(axis.start);
+    limits.push_back(axis.start + axis.size);
+  }
+  starts.push_back(0);
+  limits.push_back(shape.back().value());
+  return slice(y, starts, limits);
+}
+
+}  // namespace
+
 Value joined_phases(Value y, const Phases& phases) {
   const std::size_t spatial = phases.axes.size();
   const Dim images = y.shape()[0];
   Shape split{images}, joined{images};
-  Axes perm{0}, starts{0}, limits{images.value()}, to_front{0};
+  Axes perm{0};
   const auto first_phase = static_cast<std::int64_t>(spatial + 2);
   for (std::size_t i = 0; i < spatial; ++i) {
     const PhaseAxis& axis = phases.axes[i];
@@ -120,8 +137,6 @@ Value joined_phases(Value y, const Phases& phases) {
     split.push_back(axis.places);
     joined.push_back(axis.places * axis.stride);
     perm.insert(perm.end(), {place + 1, first_phase + place});
-    starts.push_back(axis.start);
-    limits.push_back(axis.start + axis.size);
   }
   split.push_back(phases.groups);
   for (const PhaseAxis& axis : phases.axes) split.push_back(axis.stride);
@@ -129,12 +144,54 @@ Value joined_phases(Value y, const Phases& phases) {
   perm.insert(perm.end(),
               {static_cast<std::int64_t>(spatial + 1), static_cast<std::int64_t>(2 * spatial + 2)});
   joined.push_back(phases.groups * phases.out);
-  starts.push_back(0);
-  limits.push_back(phases.groups * phases.out);
-  y = slice(reshape(transpose(reshape(y, split), perm), joined), starts, limits);
-  to_front.push_back(static_cast<std::int64_t>(spatial + 1));
-  for (std::size_t i = 0; i < spatial; ++i) to_front.push_back(static_cast<std::int64_t>(i + 1));
-  return transpose(y, to_front);
+  return cropped(reshape(transpose(reshape(y, split), perm), joined), phases);
+}
+
+Phases PhaseParts::of_part() const {
+  Phases part = phases;
+  for (std::size_t i = 0; i < apart; ++i) part.axes[i].stride = 1;
+  return part;
+}
+
+Values PhaseParts::slices(Value all) const {
+  const std::int64_t channels = of_part().channels();
+  Axes starts(all.shape().size(), 0), limits;
+  for (const Dim& dim : all.shape()) limits.push_back(dim.value());
+  Values parts;
+  for (std::int64_t first = 0; first < phases.channels(); first += channels) {
+    starts.back() = first;
+    limits.back() = first + channels;
+    parts.push_back(slice(all, starts, limits));
+  }
+  return parts;
+}
+
+Value PhaseParts::joined(const Values& parts) const {
+  // [N, (place, 1)..., out], or with (place * phase * out) of an axis whose phases are together.
+  Shape beside{parts[0].shape()[0]}, joined = beside;
+  for (std::size_t i = 0; i < phases.axes.size(); ++i) {
+    const PhaseAxis& axis = phases.axes[i];
+    joined.push_back(axis.places * axis.stride);
+    if (i < apart) beside.insert(beside.end(), {Dim(axis.places), Dim(1)});
+  }
+  const PhaseAxis& last = phases.axes.back();
+  const bool together = apart < phases.axes.size();
+  beside.push_back(together ? last.places * last.stride * phases.out : phases.out);
+  joined.push_back(phases.out);
+  Values rows;
+  for (const Value& part : parts) rows.push_back(reshape(part, beside));
+  // The phases of the last of these axes change fastest.
+  for (std::size_t i = apart; i-- > 0;) {
+    Values some, fewer;
+    for (const Value& row : rows) {
+      some.push_back(row);
+      if (std::ssize(some) < phases.axes[i].stride) continue;
+      fewer.push_back(concat(some, static_cast<std::int64_t>(2 * i + 2)));
+      some.clear();
+    }
+    rows = std::move(fewer);
+  }
+  return cropped(reshape(rows[0], joined), phases);
 }
 
 }  // namespace rlx::passes

@@ -44,7 +44,22 @@ Value phase_weights(Value w, const Phases& phases);
 /// a vector.
 Value channel_operand(Value x, const Phases& phases);
 
-/// y [N, places..., g * phases * out] -> [N, g * out, places * stride...], cropped.
+/// y [N, places..., g * phases * out] -> [N, size..., g * out]: woven, then cropped.
 Value joined_phases(Value y, const Phases& phases);
+
+/// Convolutions of some of the phases each, of one group, whose results lie in the joined one in
+/// rows of their own, so that nothing is woven: those of all axes but the last, or of all axes, are
+/// `apart`.
+struct PhaseParts {
+  Phases phases;
+  std::size_t apart = 1;  ///< the first axes
+
+  /// The phases of a part, as if the axes that are apart had no strides.
+  Phases of_part() const;
+  /// What belongs to each part of a value whose last axis is (phases, out).
+  Values slices(Value all) const;
+  /// The parts' results [N, places..., phases of a part * out] -> [N, size..., out], cropped.
+  Value joined(const Values& parts) const;
+};
 
 }  // namespace rlx::passes

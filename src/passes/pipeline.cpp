@@ -37,6 +37,9 @@ std::span<const Pass> all_passes() {
   static constexpr auto few_channels_last = [](Graph graph) {
     return few_channels(std::move(graph), last_of);
   };
+  static constexpr auto phases_together = [](Graph graph) {
+    return sub_pixel(std::move(graph), nullptr);
+  };
   static constexpr auto recast_for_two = [](Graph graph) {
     return recast_norms(std::move(graph), 2);
   };
@@ -49,7 +52,7 @@ std::span<const Pass> all_passes() {
                                 {"byte_tables", byte_tables},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
-                                {"sub_pixel", sub_pixel},
+                                {"sub_pixel", phases_together},
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},
                                 {"sums_of_convolutions", sums_of_convolutions},

@@ -8,6 +8,7 @@
 
 #include "graph/elementwise_eval.hpp"
 #include "graph/weight_only.hpp"
+#include "passes/axis_order.hpp"
 #include "passes/phases.hpp"
 #include "passes/rewriter.hpp"
 #include "rlx/ops.hpp"
@@ -188,10 +189,8 @@ class Quantised {
     const bool plain = !w.zero || (w.axis < 0 && known_integer(rewriter.target(), w.zero) == 0.0);
     if (!phases->are_whole() && !plain) return false;
     const auto rank = n.results[0].rank();
-    Axes to_front{rank - 1, rank - 2}, to_back{0};
+    Axes to_front{rank - 1, rank - 2};
     for (int axis = 0; axis + 2 < rank; ++axis) to_front.push_back(axis);
-    for (int axis = 2; axis < rank; ++axis) to_back.push_back(axis);
-    to_back.push_back(1);
     Shape along_channels(static_cast<std::size_t>(rank), Dim(1));
     along_channels[1] = phases->channels();
     const auto of_channels = [&](const Value& operand) {
@@ -210,8 +209,9 @@ class Quantised {
     scaled.scale = scalar(x.scale) * (w.axis < 0 ? scalar(w.scale) : of_channels(w.scale));
     if (n.inputs.size() > 2 && n.inputs[2].node >= 0)
       scaled.bias = of_channels(at(rewriter, n.inputs[2]));
-    scaled.move = [to_back, phases = *phases](const Value& y) {
-      return joined_phases(transpose(y, to_back), phases);
+    scaled.move = [rank, phases = *phases](const Value& y) {
+      const Value joined = joined_phases(transpose(y, to_channels_last(rank)), phases);
+      return transpose(joined, to_channels_first(rank));
     };
     replace(rewriter, id, std::move(scaled));
     return true;

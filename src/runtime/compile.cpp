@@ -234,7 +234,11 @@ Result<Graph> Lowering::primitives(Graph result) {
 /// The forms of primitives that regions want, of which the fastest.
 Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy& policy) {
   RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
-  RLX_ASSIGN(result, passes::sub_pixel(std::move(result)));
+  const passes::ChooseForms fastest = [&](const Graph& within,
+                                          std::span<const passes::FormQuestion> asked) {
+    return forms.fastest(within, asked);
+  };
+  RLX_ASSIGN(result, passes::sub_pixel(std::move(result), fusion ? fastest : nullptr));
   RLX_ASSIGN(result, passes::integer_products(std::move(result)));
   RLX_ASSIGN(result, passes::padded_windows(std::move(result)));
   RLX_ASSIGN(result, passes::canonicalise(std::move(result)));
@@ -253,9 +257,6 @@ Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy
     const int workers = backend.model() ? threads_of(backend, options) : 1;
     RLX_ASSIGN(result, passes::recast_norms(std::move(result), workers));
     RLX_ASSIGN(result, passes::sums_of_rows(std::move(result), workers));
-    const auto fastest = [&](const Graph& within, std::span<const passes::FormQuestion> asked) {
-      return forms.fastest(within, asked);
-    };
     RLX_ASSIGN(result, passes::few_channels(std::move(result), fastest));
     RLX_ASSIGN(result, passes::line_points(std::move(result), fastest));
     RLX_ASSIGN(result, in_forms(result, policy));
