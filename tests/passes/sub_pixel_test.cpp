@@ -232,10 +232,26 @@ TEST(SubPixel, ShufflesWeightsInsteadOfChannels) {
         SCOPED_TRACE(::testing::PrintToString(blocks) + form);
         const Graph made = checked(graph, false, always(form));
         EXPECT_EQ(testing::count<op::Conv>(made), convolutions);
+        EXPECT_EQ(print(made) == print(graph), form == "with all phases together");
       }
       EXPECT_EQ(print(checked(graph, false)), print(graph)) << "nobody was asked";
     }
   }
+}
+
+// Shuffled together for a reader, they are woven behind all maps.
+TEST(SubPixel, MapsComeBeforeTheShuffle) {
+  Graph graph;
+  Value y = graph.add_one(op::Conv{},
+                          {graph.input("x", f32, {1, 16, 9, 8}), weight(graph, {48, 16, 1, 1}, 1)});
+  y = reshape(transpose(reshape(y, {1, 12, 2, 2, 9, 8}), {0, 1, 4, 2, 5, 3}), {1, 12, 18, 16});
+  y = relu(y * weight(graph, {12, 1, 1}, 2));
+  graph.output("y", graph.add_one(op::Conv{}, {y, weight(graph, {8, 12, 1, 1}, 3)}));
+  const Graph made = checked(graph, false, always("with all phases together"));
+  const auto is_relu = [](const Node& node) { return node.op.is<op::Relu>(); };
+  const auto at = std::ranges::find_if(made.nodes(), is_relu);
+  ASSERT_NE(at, made.nodes().end());
+  EXPECT_EQ(at->results[0].dims(), (Dims{1, 9, 8, 48}));
 }
 
 TEST(SubPixel, LeavesOtherMovesOfChannelsAlone) {
