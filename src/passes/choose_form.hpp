@@ -21,6 +21,9 @@ struct ConvolutionForm {
   std::string price;    ///< what else it costs, for people; empty: nothing
 };
 
+/// Multiply-adds of a convolution that are worth a question.
+inline constexpr double least_work_to_ask = 50'000;
+
 /// What a run must win, so that some three hundred of them give back what planning and preparing a
 /// form took: a millisecond, and a nanosecond for each byte of its weights, of which fresh memory
 /// takes as much as the transform or more.

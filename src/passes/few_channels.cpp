@@ -13,9 +13,6 @@
 namespace rlx::passes {
 namespace {
 
-/// Multiply-adds that are worth a question.
-constexpr double least_work = 50'000;
-
 struct Rewrite : FoundProduct {
   std::shared_ptr<const Form> form;
 };
@@ -62,7 +59,7 @@ class Finder {
     found.planes = order && order->perm == to_channels_last(x.rank());
     const double work =
         static_cast<double>(found.points()) * static_cast<double>(element_count(found.w));
-    if (work < least_work) return std::nullopt;
+    if (work < least_work_to_ask) return std::nullopt;
     return found;
   }
 

@@ -16,9 +16,6 @@
 namespace rlx::passes {
 namespace {
 
-/// Multiply-adds that are worth a question.
-constexpr double least_work = 50'000;
-
 /// Ways to compute the phases, by how many axes have theirs apart; nothing: all are together.
 using Apart = std::optional<std::size_t>;
 
@@ -26,7 +23,8 @@ using Apart = std::optional<std::size_t>;
 struct Upsampling : FoundProduct {
   Phases phases;
   std::optional<ShuffledChannels> shuffled;  ///< a plain convolution's; nothing: it is transposed
-  std::vector<std::int32_t> before, behind;  ///< maps on either side of the shuffle
+  std::int32_t larger = -1;                  ///< the node whose result is the larger image
+  std::vector<std::int32_t> before, behind;  ///< maps between the product and it, and behind it
   Apart apart;
 
   op::Conv convolution(const op::Conv& conv, const Phases& of) const {
@@ -109,7 +107,7 @@ class Finder {
 
   std::optional<Upsampling> upsampling(std::int32_t index) const {
     Upsampling up;
-    up.product = index;
+    up.product = up.larger = index;
     if (auto phases = phases_of(graph_, node(index))) {
       up.phases = std::move(*phases);
       up.behind = up.maps = maps_.behind(index, 1);
@@ -125,7 +123,8 @@ class Finder {
     up.shuffled = shuffled_channels(graph_, node(index), chain);
     if (!up.shuffled) return std::nullopt;
     up.phases = up.shuffled->phases;
-    up.behind = maps_.behind(chain.back(), 1);
+    up.larger = chain.back();
+    up.behind = maps_.behind(up.larger, 1);
     up.maps.insert(up.maps.end(), chain.begin(), chain.end());
     up.maps.insert(up.maps.end(), up.behind.begin(), up.behind.end());
     return up;
@@ -138,15 +137,17 @@ class Finder {
     const Type& type = node(up.product).results[0];
     double work = static_cast<double>(type.elements() * up.phases.in);
     for (const PhaseAxis& axis : axes) work *= static_cast<double>(axis.taps);
-    return up.phases.groups == 1 && rows && work >= least_work && type.dtype == f32;
+    return up.phases.groups == 1 && rows && work >= least_work_to_ask && type.dtype == f32;
   }
 
   /// The channels that are joined with the result, where its only reader does that: 0 where not.
   std::int64_t joined_channels(const Upsampling& up) const {
     const std::int32_t reader = maps_.only_reader(up.last());
     const auto* concat = reader < 0 ? nullptr : node(reader).op.as<op::Concat>();
-    if (!concat || concat->axis != 1 || !node(reader).results[0].is_static()) return 0;
-    return node(reader).results[0].dims()[1] - up.phases.out;
+    if (!concat || !node(reader).results[0].is_static()) return 0;
+    const Dims dims = node(reader).results[0].dims();
+    const std::int64_t axis = concat->axis < 0 ? concat->axis + std::ssize(dims) : concat->axis;
+    return axis == 1 ? dims[1] - up.phases.out : 0;
   }
 
   /// Rows lie side by side in the result, and nothing is left to weave; among other channels only
@@ -208,8 +209,7 @@ Result<Value> upsampled(Rewriter& rewriter, const Upsampling& up) {
     const auto before = [&](Value value) { return operand_before(up, value, of, part); };
     if (inputs.size() > 2 && inputs[2]) y = y + before(inputs[2]);
     RLX_ASSIGN(y, add_maps(rewriter, up.product, up.before, y, before));
-    const std::int32_t last = up.shuffled ? up.maps[up.before.size() + 2] : up.product;
-    return add_maps(rewriter, last, up.behind, y,
+    return add_maps(rewriter, up.larger, up.behind, y,
                     [&](Value value) { return channel_operand(value, of); });
   };
   const Value x = transpose(inputs[0], to_channels_last(rank));

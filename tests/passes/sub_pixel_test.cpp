@@ -103,7 +103,7 @@ Graph upsampled_by(const op::Conv& conv, const Shape& x, const Shape& w, bool wi
   if (with_others) {
     Shape others = y.shape();
     others[1] = 3;
-    y = concat({y, weight(graph, others, 5)}, 1);
+    y = concat({y, weight(graph, others, 5)}, 1 - y.type().rank());  // counted from the end
   }
   graph.output("y", y);
   return graph;
