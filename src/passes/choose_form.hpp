@@ -16,9 +16,10 @@ struct ConvolutionForm {
   std::string what;  ///< "with 2 columns side by side"
   /// Makes it, as a graph by itself. May be called on any thread while the asking pass waits.
   std::function<Result<Graph>()> graph;
-  double weights = 1;   ///< how many times as large the weights are
-  double worth_ns = 0;  ///< what a run must win at least, since the form takes long to prepare
-  std::string price;    ///< what else it costs, for people; empty: nothing
+  double weights = 1;       ///< how many times as large the weights are
+  double worth_ns = 0;      ///< what a run must win at least, since the form takes long to prepare
+  std::string price;        ///< what else it costs, for people; empty: nothing
+  bool asks_again = false;  ///< its convolutions may take other forms still (`winograd` asks)
 };
 
 /// Multiply-adds of a convolution that are worth a question.

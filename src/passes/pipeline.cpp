@@ -1,6 +1,7 @@
 // Passes by name.
 #include "base/error.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/joined_slices.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/passes.hpp"
@@ -37,6 +38,9 @@ std::span<const Pass> all_passes() {
   static constexpr auto few_channels_last = [](Graph graph) {
     return few_channels(std::move(graph), last_of);
   };
+  static constexpr auto slices_over_images = [](Graph graph) {
+    return joined_slices(std::move(graph), last_of);
+  };
   static constexpr auto phases_together = [](Graph graph) {
     return sub_pixel(std::move(graph), nullptr);
   };
@@ -52,6 +56,7 @@ std::span<const Pass> all_passes() {
                                 {"byte_tables", byte_tables},
                                 {"lower", lower_all},
                                 {"transforms_as_products", transforms_as_products},
+                                {"joined_slices", slices_over_images},
                                 {"sub_pixel", phases_together},
                                 {"integer_products", integer_products},
                                 {"canonicalise", canonicalise},

@@ -169,7 +169,9 @@ class Finder {
     for (const Apart way : ways(up)) {
       Upsampling so = up;
       so.apart = way;
-      asked.forms.push_back({name_of(up, way), [so, this] { return alone(so); }});
+      asked.forms.push_back({.what = name_of(up, way),
+                             .graph = [so, this] { return alone(so); },
+                             .asks_again = true});
     }
     return asked;
   }

@@ -11,6 +11,7 @@
 #include "graph/byte_weight.hpp"
 #include "graph/op_info.hpp"
 #include "passes/few_channels.hpp"
+#include "passes/joined_slices.hpp"
 #include "passes/maps_of_parts.hpp"
 #include "passes/merge_products.hpp"
 #include "passes/precision.hpp"
@@ -233,11 +234,12 @@ Result<Graph> Lowering::primitives(Graph result) {
 
 /// The forms of primitives that regions want, of which the fastest.
 Result<Graph> Lowering::region_forms(Graph result, const passes::PrecisionPolicy& policy) {
-  RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
   const passes::ChooseForms fastest = [&](const Graph& within,
                                           std::span<const passes::FormQuestion> asked) {
     return forms.fastest(within, asked);
   };
+  RLX_ASSIGN(result, passes::transforms_as_products(std::move(result)));
+  RLX_ASSIGN(result, passes::joined_slices(std::move(result), fusion ? fastest : nullptr));
   RLX_ASSIGN(result, passes::sub_pixel(std::move(result), fusion ? fastest : nullptr));
   RLX_ASSIGN(result, passes::integer_products(std::move(result)));
   RLX_ASSIGN(result, passes::padded_windows(std::move(result)));
@@ -319,13 +321,13 @@ Result<StaticProgram> compile_static(Backend& backend, Graph hir, const CompileO
   program.outputs = output_infos(hir);
 
   const passes::PrecisionPolicy policy = precision_policy(backend, options);
-  Lowering lowering{
-      backend,
-      options,
-      !fusion_is_disabled(options),
-      gate_of(backend, options),
-      FormChoice(backend, options.threads, gate_of(backend, options), options.answers, hir, policy),
-      program};
+  Lowering lowering{backend,
+                    options,
+                    !fusion_is_disabled(options),
+                    gate_of(backend, options),
+                    FormChoice(backend, options.threads, gate_of(backend, options), options.answers,
+                               hir, policy, !options.exact),
+                    program};
   RLX_ASSIGN(Graph mir, passes::loop_forms(hir));
   RLX_ASSIGN(mir, everywhere(std::move(mir),
                              [&](Graph graph) { return lowering.primitives(std::move(graph)); }));

@@ -16,6 +16,7 @@
 #include "cost/op_cost.hpp"
 #include "graph/op_info.hpp"
 #include "graph/weight_only.hpp"
+#include "passes/passes.hpp"
 #include "rlx/ops.hpp"
 
 namespace rlx {
@@ -95,13 +96,14 @@ double price_with_gain(const passes::ConvolutionForm& form, double ns, double di
 
 FormChoice::FormChoice(Backend& backend, int threads, const IoFusionGate& gate,
                        const GivenAnswers& given, const Graph& whole,
-                       passes::PrecisionPolicy policy)
+                       passes::PrecisionPolicy policy, bool reorders)
     : backend_(backend),
       threads_(threads),
       gate_(gate),
       given_(given),
       whole_(work_of(backend, whole)),
       policy_(std::move(policy)),
+      reorders_(reorders),
       identity_(backend.prospects_identity()),
       memory_left_(std::max(always_bytes, most_of_program * touched_by(whole).bytes())) {}
 
@@ -112,9 +114,20 @@ FormChoice::Layer FormChoice::layer(const passes::FormQuestion& question) const 
           {std::max(0.0, whole_.bytes - own.bytes), std::max(0.0, whole_.ns - own.ns)}};
 }
 
+Result<Graph> FormChoice::in_forms(Graph graph, int threads) const {
+  const GivenAnswers none;
+  FormChoice inside(backend_, threads, gate_, none, graph, policy_);
+  return passes::winograd(std::move(graph), [&](const Graph& within, Questions asked) {
+    return inside.fastest(within, asked);
+  });
+}
+
 Result<PlannedForm> FormChoice::planned(const passes::ConvolutionForm& form,
                                         const cost::Elsewhere& others, int threads) const try {
   RLX_ASSIGN(Graph graph, form.graph());
+  if (asks_again(form)) {
+    RLX_ASSIGN(graph, in_forms(std::move(graph), threads));
+  }
   if (policy_.asked != Precision::f32) {
     std::vector<Explanation::Claim> of_the_form;
     RLX_ASSIGN(graph, passes::narrow_products(graph, policy_, of_the_form));
@@ -149,10 +162,16 @@ Status FormChoice::plan(Questions asked, const std::vector<Layer>& layers, int t
     for (std::size_t i = 0; i < work.size(); ++i) *work[i].result = (*kept)[i];
     return {};
   }
+  const auto settle = [&](const Work& item) {
+    *item.result = planned(*item.form, item.layer->others, threads);
+  };
+  // Those that ask again want the lanes themselves.
+  for (const Work& item : work)
+    if (asks_again(*item.form)) settle(item);
   std::atomic<std::size_t> next = 0;
   backend_.run_lanes(backend_.lanes(), [&](int) {
     for (std::size_t i = next++; i < work.size(); i = next++)
-      *work[i].result = planned(*work[i].form, work[i].layer->others, threads);
+      if (!asks_again(*work[i].form)) settle(work[i]);
   });
   std::vector<PlannedForm> planned_forms;
   for (const Work& done : work) {
@@ -167,7 +186,8 @@ Digest FormChoice::name_of(const std::string& key, const cost::Elsewhere& others
                            int threads) const {
   Hasher hasher;
   hasher.add_field("rlx form").add_field(identity_).add_field(rlx::name_of(policy_.asked));
-  for (const int number : {threads_, threads}) hasher.add_field(static_cast<std::uint64_t>(number));
+  for (const int number : {threads_, threads, reorders_ ? 1 : 0})
+    hasher.add_field(static_cast<std::uint64_t>(number));
   hasher.add_field(key);
   for (const double figure : {others.bytes, others.ns})
     hasher.add_field(std::bit_cast<std::uint64_t>(figure));

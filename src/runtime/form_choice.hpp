@@ -21,9 +21,9 @@ namespace rlx {
 class FormChoice {
  public:
   /// `whole`: the program that the convolutions are part of, whose products compute as `policy`
-  /// says.
+  /// says. `reorders`: may sums be taken in another order?
   FormChoice(Backend& backend, int threads, const IoFusionGate& gate, const GivenAnswers& given,
-             const Graph& whole, passes::PrecisionPolicy policy = {});
+             const Graph& whole, passes::PrecisionPolicy policy = {}, bool reorders = true);
 
   using Choice = std::vector<std::size_t>;  ///< by question: a form, 0 the first one, as it is
   /// Predicted ns of the whole program with its convolutions so.
@@ -53,6 +53,12 @@ class FormChoice {
   /// What may be faster than that in the whole of a short program of one such layer.
   std::vector<Choice> others(Questions asked, const std::vector<Layer>& layers,
                              const Choice& by_layer);
+  /// Do its convolutions take forms of their own?
+  bool asks_again(const passes::ConvolutionForm& form) const {
+    return form.asks_again && reorders_;
+  }
+  /// A form with its convolutions in those.
+  Result<Graph> in_forms(Graph graph, int threads) const;
   Result<PlannedForm> planned(const passes::ConvolutionForm& form, const cost::Elsewhere& others,
                               int threads) const;
   /// Names one for the cache on disk: `key` as in `known_`.
@@ -83,6 +89,7 @@ class FormChoice {
   const GivenAnswers& given_;
   const cost::Elsewhere whole_;  ///< what a run of the program does
   const passes::PrecisionPolicy policy_;
+  const bool reorders_;
   const std::string identity_;  ///< of the device's prospects
   /// By threads, and the layer's text and the form. Networks repeat their layers: each different
   /// one is planned once.

@@ -27,7 +27,9 @@ class CountingBackend final : public Backend {
                             const cost::Elsewhere&) const override {
     ++predictions;
     if (graph.nodes().size() == fails_at) return failure;
-    const double ns = 1000.0 * static_cast<double>(graph.nodes().size());
+    const bool multiplies = std::ranges::any_of(
+        graph.nodes(), [](const Node& node) { return node.op.is<op::DotGeneral>(); });
+    const double ns = multiplies ? products_ns : 1000.0 * static_cast<double>(graph.nodes().size());
     return Prospect{threads == 2 && graph.nodes().size() >= shared_from ? ns / 2 : ns,
                     profile_graph_io(graph), graph.nodes().size() < large_below ? large_arena : 0};
   }
@@ -43,6 +45,7 @@ class CountingBackend final : public Backend {
   mutable std::atomic<int> predictions = 0;
   std::string identity;  ///< empty: predictions are not kept
   const cost::MachineModel* machine = nullptr;
+  double products_ns = 1e9;  ///< of graphs with matrix products
   std::size_t fails_at = 0;
   std::size_t shared_from = 1000;          ///< nodes that two threads do in half of the time
   std::size_t large_below = 0;             ///< nodes of forms whose arenas are large
@@ -192,6 +195,35 @@ TEST(FormChoice, TakesWhatOneThreadDoesSoonerThanTwo) {
   const std::vector<passes::FormQuestion> closer{question(8, {19, 9}, made)};  // 10 us
   EXPECT_EQ(FormChoice(backend, 2, gate, none_given, whole).fastest(whole, closer),
             (std::vector<std::size_t>{1}));
+}
+
+/// A convolution that may still be one by Winograd's points is worth what that takes.
+TEST(FormChoice, ConvolutionsOfFormsTakeFormsOfTheirOwn) {
+  CountingBackend backend;
+  const Graph whole = maps_of(1, 1).value();
+  const auto convolution = []() -> Result<Graph> {
+    Graph graph;
+    const Value x = graph.input("x", f32, {1, 56, 56, 64}),
+                w = graph.param("w", f32, {3, 3, 64, 64});
+    const op::Conv conv{.pad_low = {1, 1}, .pad_high = {1, 1}, .channels_last = true};
+    Value y = graph.add_one(conv, {x, w});
+    for (int i = 0; i < 6; ++i) y = relu(y);
+    graph.output("y", y);
+    return graph;
+  };
+  const auto chosen = [&](bool asks_again, bool reorders) {
+    std::vector<passes::FormQuestion> questions{{0, {}}};
+    questions[0].forms.push_back(
+        {.what = "a convolution", .graph = convolution, .asks_again = asks_again});
+    questions[0].forms.push_back({.what = "maps", .graph = [] { return maps_of(8, 4); }});
+    return FormChoice(backend, 1, gate, none_given, whole, {}, reorders)
+        .fastest(whole, questions)[0];
+  };
+  EXPECT_EQ(chosen(true, true), 1U);  // 9 us and 5, products take a second
+  backend.products_ns = 3000;
+  EXPECT_EQ(chosen(true, true), 0U);
+  EXPECT_EQ(chosen(false, true), 1U);
+  EXPECT_EQ(chosen(true, false), 1U);
 }
 
 /// Of forms that are about as fast by themselves, what the whole program says.
