@@ -1,4 +1,5 @@
 // Plan steps of maps, reductions and windows (pools, depthwise convolutions).
+#include "plan/cache_sets.hpp"
 #include "plan/plan_builder.hpp"
 #include "plan/windows.hpp"
 #include "rlx/ops.hpp"
@@ -114,11 +115,9 @@ Status PlanBuilder::add_window(const Region& region) {
 ScalarValue PlanBuilder::depthwise_weight(const Node& root, const Region& region,
                                           const Domain& domain, KernelBuffers& buffers,
                                           ExpressionBuilder& expression, bool narrow) {
-  // Constant weights are kept with their channels side by side, as lanes read them.
   const ValueId id = root.inputs[1];
   const bool constant = regions_.weight_only[static_cast<std::size_t>(id.node)];
-  const Located w =
-      constant ? Located{dense_weight(id), View::dense(id, graph_.type(id).dims())} : locate(id);
+  const Located w = constant ? taps_of_channels(id) : locate(id);
   const std::size_t rank = region.dims.size();
   loop::Access access{.buffer = buffers.number(w.buffer, false),
                       .offset = w.view.offset,
@@ -128,6 +127,32 @@ ScalarValue PlanBuilder::depthwise_weight(const Node& root, const Region& region
     access.strides[rank + i] = w.view.strides[i];
   const ScalarValue value = expression.load(std::move(access), graph_.type(id).dtype);
   return narrow ? expression.builder().cast(value, f32) : value;
+}
+
+Located PlanBuilder::taps_of_channels(ValueId id) {
+  const Type& type = graph_.type(id);
+  const Dims dims = type.dims();
+  View view = View::dense(id, dims);
+  const std::int64_t channels = dims.back(),
+                     taps = view.elements() / std::max<std::int64_t>(1, channels);
+  if (!crowd_sets(taps, channels * static_cast<std::int64_t>(size_of(type.dtype))))
+    return {dense_weight(id), std::move(view)};
+  const View& kept = placement_.of(id);
+  WeightPlan weight{.view = kept, .dtype = type.dtype, .packed = true};
+  if (const DType from = graph_.type(kept.base).dtype; from != type.dtype) weight.from = from;
+  weight.layout = {.n = channels,
+                   .k = taps,
+                   .panel_width = channels + line_elements(type.dtype),
+                   .dtype = type.dtype};
+  weight.k_extents.assign(dims.begin(), dims.end() - 1);
+  weight.k_strides.assign(kept.strides.begin(), kept.strides.end() - 1);
+  weight.n = channels;
+  weight.n_stride = kept.strides.back();
+  weight.bytes = static_cast<std::int64_t>(codegen::packed_bytes(weight.layout, 1));
+  for (std::size_t i = 0; i + 1 < dims.size(); ++i)
+    view.strides[i] = view.strides[i] / channels * weight.layout.panel_width;
+  const Type spread{type.dtype, {weight.layout.elements()}};
+  return {add_weight(std::move(weight), spread), std::move(view)};
 }
 
 }  // namespace rlx::plan

@@ -3,11 +3,11 @@
 #include "plan/placement.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "base/error.hpp"
 #include "graph/winograd.hpp"
+#include "plan/cache_sets.hpp"
 #include "plan/windows.hpp"
 
 namespace rlx::plan {
@@ -51,16 +51,19 @@ bool stores_well(const View& placed) {
   return true;
 }
 
-/// More slices than this are not held by the sets of a cache that they share.
-constexpr std::int64_t ways = 8, line_bytes = 64;
-
-/// Do so many slices along the first axis begin in sets of the first cache that are too few?
+/// Do its slices along the first axis crowd the sets of a cache?
 bool crowds_sets(const Type& type) {
-  constexpr std::int64_t page = 4096;  // places so far apart share a set
-  if (!type.is_static() || type.rank() < 2 || type.dims()[0] <= ways || type.elements() == 0)
-    return false;
-  const std::int64_t bytes = type.bytes() / type.dims()[0];
-  return bytes % line_bytes == 0 && type.dims()[0] > ways * (page / std::gcd(bytes, page));
+  return type.is_static() && type.rank() >= 2 && type.elements() > 0 &&
+         crowd_sets(type.dims()[0], type.bytes() / type.dims()[0]);
+}
+
+/// The points of an image that windows look at while they walk along a row of it.
+std::int64_t points_in_sight(const Window& window) {
+  constexpr std::int64_t side_by_side = 4;  // windows whose results are in registers
+  std::int64_t points = 1;
+  for (const std::int64_t extent : window.extents) points *= extent;
+  const std::int64_t width = window.extents.back();
+  return points / width * (width + side_by_side);
 }
 
 }  // namespace
@@ -78,6 +81,7 @@ Placement::Placement(const FlatGraph& flat, const Regions& regions, int threads)
     }
   }
   spread_slices();
+  spread_points();
   for (const GraphOutput& output : graph_.outputs()) place_output(output.value);
   // Outer concatenations first: an inner one is then a part that moves as a whole.
   for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
@@ -115,12 +119,42 @@ void Placement::spread_slices() {
   }
 }
 
-/// A line between each two slices.
-void Placement::spread(ValueId base) {
+// Windows over channels-last images read points that lie as far apart as these have channels, or
+// what the images are parts of.
+void Placement::spread_points() {
+  for (const Region& region : regions_.list) {
+    if (region.kind != Region::Kind::window) continue;
+    const Node& root = graph_.nodes()[static_cast<std::size_t>(region.root)];
+    const View& image = of(root.inputs[0]);
+    const Type& made = graph_.type(image.base);
+    if (image.dims.size() < 3 || made.rank() < 2 || made.dims().back() != image.dims.back() ||
+        image.strides.back() != 1)
+      continue;
+    const ValueId whole = joined_with_others(image.base);
+    const Type& type = graph_.type(whole);
+    const std::int64_t bytes = type.dims().back() * static_cast<std::int64_t>(size_of(type.dtype));
+    if (crowd_sets(points_in_sight(window_of(graph_, root)), bytes))
+      spread(whole, static_cast<std::size_t>(type.rank()) - 2);
+  }
+}
+
+ValueId Placement::joined_with_others(ValueId part) const {
+  for (const std::int32_t user : users_[static_cast<std::size_t>(part.node)]) {
+    const std::int32_t region = regions_.region_of[static_cast<std::size_t>(user)];
+    if (region >= 0 && regions_.list[static_cast<std::size_t>(region)].kind == Region::Kind::concat)
+      return joined_with_others({user, 0});
+  }
+  return part;
+}
+
+/// A line between each two slices of an axis.
+void Placement::spread(ValueId base, std::size_t axis) {
   const Type& type = graph_.type(base);
   View view = of(base);
   if (base.result != 0 || spread_.contains(base) || !may_move(base, base.node)) return;
-  view.strides[0] += line_bytes / static_cast<std::int64_t>(size_of(type.dtype));
+  const std::int64_t dense = view.strides[axis];
+  const std::int64_t spread = dense + line_elements(type.dtype);
+  for (std::size_t a = 0; a <= axis; ++a) view.strides[a] = view.strides[a] / dense * spread;
   if (move(base, view)) spread_[base] = view.strides[0] * view.dims[0];
 }
 

@@ -27,7 +27,10 @@ class Placement {
 
  private:
   void spread_slices();
-  void spread(ValueId base);
+  void spread_points();
+  /// The concatenation that the value is a part of, and what that is a part of; itself if none.
+  ValueId joined_with_others(ValueId part) const;
+  void spread(ValueId base, std::size_t axis = 0);
   void place_parts(std::int32_t concat);
   void place_source(std::int32_t copy);
   void place_output(ValueId output);

@@ -154,6 +154,9 @@ class PlanBuilder {
   Located channels_side_by_side(ValueId id);
   /// The same for a value that depends on params and constants alone.
   std::int32_t dense_weight(ValueId id);
+  /// A depthwise convolution's constant weights [taps.., 1, channels], with their channels side by
+  /// side, as lanes read them, and gaps between taps that would crowd the sets of a cache.
+  Located taps_of_channels(ValueId id);
   /// Where maps read a value: a small weight that is shown turned is kept turned, since lanes would
   /// gather its elements in every run.
   Located locate_for_lanes(ValueId id);

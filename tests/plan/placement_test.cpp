@@ -87,6 +87,51 @@ TEST(Placement, programs_with_gaps_compute_the_same) {
   for (const Graph& graph : {summed_slices(8, slices), stacked_slices(8)}) expect_computed(graph);
 }
 
+/// relu(a), a depthwise convolution over so many taps on a side, and both joined or not.
+Graph seen_through_windows(std::int64_t channels, std::int64_t taps, bool joined) {
+  Graph graph;
+  const Value a = relu(graph.input("a", f32, {2, 6, 5, channels})),
+              w = testing::weight(graph, {taps, taps, 1, channels}, 3);
+  const op::Conv conv{.pad_low = {taps / 2, taps / 2},
+                      .pad_high = {taps / 2, taps / 2},
+                      .groups = channels,
+                      .channels_last = true};
+  const Value seen = graph.add_one(conv, {a, w});
+  graph.output("y", relu(joined ? concat({a, seen}, 3) : seen) * graph.constant(f32, 0.5));
+  return graph;
+}
+
+/// Elements that the weights of the graph take beyond their own.
+std::int64_t gaps_of_taps(const Graph& graph, std::int64_t elements) {
+  const Plan plan = build_plan(flatten(graph).value(), {}).value();
+  std::int64_t found = 0;
+  for (const BufferPlan& buffer : plan.buffers)
+    if (buffer.storage == Storage::weight && buffer.elements >= elements)
+      found = std::max(found, buffer.elements - elements);
+  return found;
+}
+
+TEST(Placement, points_that_windows_see_together_get_a_line_between_them) {
+  constexpr std::int64_t line = 16, points = 2 * 6 * 5;
+  EXPECT_EQ(gaps(seen_through_windows(512, 5, false), "relu"), points * line);
+  EXPECT_EQ(gaps(seen_through_windows(528, 5, false), "relu"), 0);  // in other sets already
+  EXPECT_EQ(gaps(seen_through_windows(512, 1, false), "relu"), 0);  // five points at a time
+  // Where the image is a part of another one, that has them.
+  EXPECT_EQ(gaps(seen_through_windows(256, 5, true), "relu"), 0);
+  EXPECT_EQ(gaps(seen_through_windows(256, 5, true), "concat"), points * line);
+  // And so have taps, which all points read again.
+  EXPECT_EQ(gaps_of_taps(seen_through_windows(512, 5, false), 25 * 512), 25 * line);
+  EXPECT_EQ(gaps_of_taps(seen_through_windows(512, 3, false), 9 * 512), 0);
+  EXPECT_EQ(gaps_of_taps(seen_through_windows(1024, 3, false), 9 * 1024), 9 * line);
+}
+
+TEST(Placement, windows_over_points_with_gaps_compute_the_same) {
+  for (const std::int64_t channels : {256, 512, 1024}) {
+    for (const bool joined : {false, true})
+      expect_computed(seen_through_windows(channels, 5, joined));
+  }
+}
+
 /// An output in another order is stored so by the map that makes it.
 TEST(Placement, outputs_are_stored_in_their_order) {
   const auto expect_kernels = [](const Graph& graph, int count) {
