@@ -178,6 +178,7 @@ std::vector<Figure> figures() {
   using cost::Overlap;
   levels("reads", &Overlap::reads);
   levels("writes", &Overlap::writes);
+  levels("recurrent", &Overlap::recurrent);
   for (std::size_t level = 1; level < 3; ++level)
     all.push_back({"room[" + std::to_string(level) + "]",
                    [level](MachineModel& model) -> double& { return model.overlap.room[level]; }});

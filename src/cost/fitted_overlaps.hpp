@@ -148,6 +148,7 @@ inline constexpr Overlap zen4_avx2{.reads = {1, 1.2, 0.95, 0.5},
 /// The same on Zen 3: fitted by bench/cost_fit, 2026-11-29, beside neighbours.
 inline constexpr Overlap zen3_avx2{.reads = {1, 1.6, 0.68, 0.88},
                                    .writes = {1, 0.96, 0.7, 0.98},
+                                   .recurrent = {1, 1.45, 0.73, 1},
                                    .room = {0.9, 0.7, 0.45},
                                    .added_product = 0.81,
                                    .gather = 0.56,

@@ -348,7 +348,8 @@ KernelWork with_traffic(KernelWork work, const loop::Kernel& kernel,
   KernelWork traffic;
   add_traffic(traffic, kernel, residencies, model);
   if (std::holds_alternative<loop::Recurrence>(kernel.body)) {
-    for (std::size_t level = 0; level < 3; ++level) traffic.read[level] *= recurrent_time[level];
+    for (std::size_t level = 0; level < 3; ++level)
+      traffic.read[level] *= model.overlap.recurrent[level];
   } else if (const auto* contraction = std::get_if<loop::Contraction>(&kernel.body)) {
     // B comes in one piece from the caches; memory is as slow for it as for all else.
     const auto b = static_cast<std::size_t>(contraction->b_buffer);

@@ -9,8 +9,6 @@ namespace rlx::cost {
 /// Time of reading panels once, each register needed at once, beside that of the streams of nests;
 /// by level.
 inline constexpr std::array<double, level_count> panel_time{1, 1.15, 0.8, 1};
-/// The same of R, of which a recurrence reads a panel of each gate side by side.
-inline constexpr std::array<double, level_count> recurrent_time{1, 1.15, 1.15, 1};
 
 /// ns of one node on one register of `lanes` elements; 0 for leaves.
 double node_ns(const ScalarNode& node, std::span<const ScalarNode> nodes,

@@ -15,6 +15,9 @@ struct Overlap {
   /// Times of a lone stream's rate at which kernels read and write each level: more, where their
   /// instructions hide a part of it; less, where streams stand in each other's way.
   std::array<double, level_count> reads{1, 1, 1, 1}, writes{1, 1, 1, 1};
+  /// Time of reading R, of which a recurrence reads a panel of each gate side by side, beside that
+  /// of the streams of nests; by level.
+  std::array<double, level_count> recurrent{1, 1.15, 1.15, 1};
   /// Of what caches of each level hold, the part that what is touched once passes through before it
   /// pushes out what came before it.
   std::array<double, 3> room{0.9, 0.72, 0.72};

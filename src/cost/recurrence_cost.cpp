@@ -85,7 +85,7 @@ void add_recurrence(KernelWork& work, const loop::Recurrence& r, const MachineMo
   add_found(found, r_bytes, (walks - d(r.directions)) * r_bytes, model,
             r_bytes > 0.7 * d(model.cache_bytes[1]) ? 2 : 1);
   for (std::size_t level = 1; level < level_count; ++level)
-    work.read[level] += recurrent_time[level] * found.bytes[level];
+    work.read[level] += model.overlap.recurrent[level] * found.bytes[level];
 }
 
 }  // namespace rlx::cost
