@@ -96,6 +96,19 @@ TEST(ContractionMatmul, panels_are_copied_of_rows_far_apart_or_across_lines) {
   }
 }
 
+/// Squares of k and columns are turned in registers, the last one over the one before, or what is
+/// left element by element.
+TEST(ContractionMatmul, columns_along_k_of_every_depth) {
+  for (const Target& target : host_targets()) {
+    for (std::int64_t k = 3; k <= 36; ++k) {
+      SCOPED_TRACE(k);
+      MatmulOptions options{.m = 29, .n = k % 2 == 0 ? 64 : 37, .k = k, .packed = false};
+      options.transposed_b = true;
+      expect_as_interpreted(matmul(options, target), target, 1e-5, 2);
+    }
+  }
+}
+
 /// Behind the last block come the first rows again; whoever asks computes the same.
 TEST(ContractionMatmul, rows_of_the_next_block_are_asked_for) {
   for (const Target& target : host_targets()) {
