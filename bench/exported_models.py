@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Exports networks of timm, torchvision and transformers as PyTorch's users do, with seeded weights
+that were never trained: times depend on shapes alone. No kernel was made for them.
+
+usage: exported_models.py FOLDER [NAME ...]
+Makes FOLDER/NAME/model.onnx with test_data_set_0: seeded inputs and what ONNX Runtime makes of
+them; values of such networks may be large: check them with an --atol that suits
+(FOLDER/NAME/largest has the largest one). What is there stays; what cannot be exported is told,
+and left out.
+needs: pip install torch torchvision timm transformers onnx onnxscript onnxruntime (some 3 GB)
+"""
+import argparse
+import functools
+import pathlib
+import shutil
+
+import numpy
+import onnxruntime
+import timm
+import torch
+import torchvision
+import transformers
+
+from packaged_models import write
+
+# By the side of the image.
+OF_IMAGES = {
+    192: "tf_efficientnetv2_b0 tinynet_a",
+    224: """coat_lite_tiny convnext_atto convnextv2_atto deit_tiny_patch16_224 dla34
+        efficientformer_l1 efficientnet_b0 ghostnet_100 gmixer_12_224 hardcorenas_a
+        hrnet_w18_small lcnet_050 levit_128s mixer_s32_224 mnasnet_100 mobilenetv3_small_100
+        mobilenetv4_conv_small mobileone_s0 poolformer_s12 pvt_v2_b0 regnetx_004 regnety_002
+        repvgg_a0 res2net50_26w_4s resmlp_12_224 resnest14d rexnet_100 seresnet18 skresnet18
+        swin_tiny_patch4_window7_224 vit_tiny_patch16_224""",
+    256: """cspdarknet53 darknet53 ecaresnet26t edgenext_xx_small fastvit_t8 mobilevit_xs
+        mobilevitv2_050""",
+    299: "inception_v4 xception41",
+}
+SMALL = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+         "intermediate_size": 1024}
+TOKENS = 1000
+# Encoders and decoders of text: kind, and what differs from SMALL.
+OF_TEXT = {
+    "albert": ("Albert", "Model", SMALL),
+    "bert": ("Bert", "Model", SMALL),
+    "bloom": ("Bloom", "ForCausalLM", {"hidden_size": 256, "n_layer": 4, "n_head": 4}),
+    "convbert": ("ConvBert", "Model", SMALL),
+    "deberta_v2": ("DebertaV2", "Model",
+                   SMALL | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+    "distilbert": ("DistilBert", "Model",
+                   {"dim": 256, "n_layers": 4, "n_heads": 4, "hidden_dim": 1024}),
+    "electra": ("Electra", "Model", SMALL),
+    "funnel": ("Funnel", "BaseModel", {"d_model": 256, "block_sizes": [2, 2], "n_head": 4,
+                                       "d_head": 64, "d_inner": 1024}),
+    "gemma2": ("Gemma2", "ForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 64}),
+    "gpt2": ("GPT2", "LMHeadModel", {"n_embd": 256, "n_layer": 4, "n_head": 4}),
+    "gpt_neox": ("GPTNeoX", "ForCausalLM", SMALL),
+    "llama": ("Llama", "ForCausalLM", SMALL | {"num_key_value_heads": 2}),
+    "mamba": ("Mamba", "ForCausalLM", {"hidden_size": 128, "num_hidden_layers": 2}),
+    "mobilebert": ("MobileBert", "Model", {"num_hidden_layers": 4}),
+    "modernbert": ("ModernBert", "Model",
+                   SMALL | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+                            "cls_token_id": 1, "sep_token_id": 2}),
+    "mpnet": ("MPNet", "Model", SMALL),
+    "opt": ("OPT", "ForCausalLM", {"hidden_size": 256, "num_hidden_layers": 4,
+                                   "num_attention_heads": 4, "ffn_dim": 1024,
+                                   "word_embed_proj_dim": 256}),
+    "phi": ("Phi", "ForCausalLM", SMALL),
+    "qwen3": ("Qwen3", "ForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 64}),
+    "roberta": ("Roberta", "Model", SMALL),
+    "roformer": ("RoFormer", "Model", SMALL),
+    "squeezebert": ("SqueezeBert", "Model", SMALL | {"embedding_size": 256}),
+    "t5_encoder": ("T5", "EncoderModel", {"d_model": 256, "d_kv": 64, "d_ff": 1024,
+                                          "num_layers": 4, "num_heads": 4}),
+}
+OF_SOUND_AND_IMAGES = {
+    "ast": ("AST", "Model", SMALL | {"max_length": 256}, "input_values", [1, 256, 128]),
+    "clip_vision": ("CLIPVision", "Model", SMALL | {"image_size": 224, "patch_size": 32},
+                    "pixel_values", [1, 3, 224, 224]),
+    "segformer": ("Segformer", "ForSemanticSegmentation", {"num_labels": 19}, "pixel_values",
+                  [1, 3, 256, 256]),
+    "swin2sr": ("Swin2SR", "ForImageSuperResolution",
+                {"image_size": 64, "embed_dim": 60, "depths": [2, 2], "num_heads": [6, 6],
+                 "window_size": 8, "upscale": 2}, "pixel_values", [1, 3, 64, 64]),
+    "wav2vec2": ("Wav2Vec2", "Model", SMALL | {"mask_time_prob": 0, "mask_feature_prob": 0},
+                 "input_values", [1, 16000]),
+}
+
+
+class First(torch.nn.Module):
+    """The first tensor of what a network of transformers gives, its inputs by place."""
+
+    def __init__(self, network, names, fixed):
+        super().__init__()
+        self.network, self.names, self.fixed = network, names, fixed
+
+    def forward(self, *inputs):
+        named = dict(zip(self.names, inputs))
+        results = self.network(**named, **self.fixed, return_dict=True).values()
+        return next(result for result in results if isinstance(result, torch.Tensor))
+
+
+class Recurrent(torch.nn.Module):
+    """Two layers of LSTMs in both directions between an embedding and a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(TOKENS, 128)
+        self.lstm = torch.nn.LSTM(128, 256, 2, batch_first=True, bidirectional=True)
+        self.classifier = torch.nn.Linear(512, 10)
+
+    def forward(self, tokens):
+        return self.classifier(self.lstm(self.embedding(tokens))[0].mean(1))
+
+
+def tokens():
+    return torch.randint(0, TOKENS, (1, 64))
+
+
+def of_transformers(kind, task, settings, names, inputs, **fixed):
+    config = getattr(transformers, kind + "Config")(**settings)
+    return First(getattr(transformers, kind + task)(config), names, fixed), inputs, names
+
+
+def of_text(kind, task, settings):
+    fixed = {"use_cache": False} if task.endswith(("ForCausalLM", "LMHeadModel")) else {}
+    inputs = [tokens(), torch.ones(1, 64, dtype=torch.long)]
+    return of_transformers(kind, task, {"vocab_size": TOKENS} | settings,
+                           ["input_ids", "attention_mask"], inputs, **fixed)
+
+
+def of_image(make, side):
+    return make(), [torch.randn(1, 3, side, side)], ["x"]
+
+
+def networks():
+    """By name: what makes a network, its inputs, and their names."""
+    found = {"bilstm": lambda: (Recurrent(), [tokens()], ["tokens"])}
+    for side, names in OF_IMAGES.items():
+        for name in names.split():
+            make = functools.partial(timm.create_model, name, pretrained=False)
+            found[name] = functools.partial(of_image, make, side)
+    for name in ("mobilenet_v2", "shufflenet_v2_x1_0", "squeezenet1_1"):
+        found[name] = functools.partial(of_image, getattr(torchvision.models, name), 224)
+    for name, (kind, task, settings) in OF_TEXT.items():
+        found[name] = functools.partial(of_text, kind, task, settings)
+    for name, (kind, task, settings, read, dims) in OF_SOUND_AND_IMAGES.items():
+        found[name] = lambda kind=kind, task=task, settings=settings, read=read, dims=dims: (
+            of_transformers(kind, task, settings, [read], [torch.randn(dims)]))
+    return found
+
+
+def export(make, folder):
+    torch.manual_seed(0)
+    network, inputs, names = make()
+    folder.mkdir(parents=True)
+    model = str(folder / "model.onnx")
+    with torch.no_grad():
+        torch.onnx.export(network.eval(), tuple(inputs), model, input_names=names,
+                          dynamo=not isinstance(network, Recurrent), external_data=False)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    # What nothing reads is no input any more.
+    kept = {value.name for value in session.get_inputs()}
+    feeds = {name: value.numpy() for name, value in zip(names, inputs) if name in kept}
+    results = session.run(None, feeds)
+    case = folder / "test_data_set_0"
+    case.mkdir()
+    write(case, "input", feeds.items())
+    write(case, "output", zip([value.name for value in session.get_outputs()], results))
+    largest = max(float(numpy.abs(result).max()) for result in results)
+    (folder / "largest").write_text(f"{largest}\n")
+
+
+def main():
+    everything = networks()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", default=list(everything), metavar="NAME",
+                        help=f"of {', '.join(everything)}")
+    arguments = parser.parse_args()
+    onnxruntime.set_default_logger_severity(4)
+    for name in arguments.names:
+        if name not in everything:
+            parser.error(f"There is no network ({name}).")
+        folder = arguments.folder / name
+        if folder.exists():
+            continue
+        try:
+            export(everything[name], folder)
+            print(name, flush=True)
+        except Exception as error:  # whatever an exporter raises
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"{name} was not exported: {type(error).__name__}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
