@@ -44,7 +44,7 @@ struct JoinedSlices {
   Dims dims, joined;  ///< of x, and of all slices together
   std::size_t axis = 0;
   Axes steps;    ///< by axis of x
-  Axes stepped;  ///< axes with steps; from slice to slice, the first of the last changes first
+  Axes stepped;  ///< axes with steps, as the digits of a slice's number: the last counts fastest
 
   std::int64_t step(std::int64_t a) const { return steps[static_cast<std::size_t>(a)]; }
   bool has_steps(std::size_t a) const { return steps[a] > 1; }
