@@ -1,5 +1,5 @@
-// Where values lie: in buffers of their own, with gaps where slices would share the sets of a
-// cache, inside the buffer of a concatenation or copy that reads them, or in the order of an
+// Where values lie: in buffers of their own, with gaps where slices or points would share the sets
+// of a cache, inside the buffer of a concatenation or copy that reads them, or in the order of an
 // output.
 #pragma once
 

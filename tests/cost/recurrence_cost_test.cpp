@@ -91,5 +91,23 @@ TEST(RecurrenceCost, AStepTouchesItsOwnPartAlone) {
     EXPECT_EQ(touched(buffer), whole(buffer) / 32);
 }
 
+/// What reading R, which lies in that cache, takes twice the time for: the layer.
+TEST(RecurrenceCost, RIsReadAtARateOfItsOwn) {
+  const auto slower = [](std::int64_t units, std::size_t level) {
+    const Plan plan = plan_of({.units = units}, 1);
+    const auto walk = std::ranges::find_if(plan.kernels, [](const loop::Kernel& kernel) {
+      return std::holds_alternative<loop::Recurrence>(kernel.body);
+    });
+    cost::MachineModel model = cost::model_of_zen4();
+    const double before = cost::predict(*walk, {}, model, 1).ns;
+    model.overlap.recurrent[level] *= 2;
+    return cost::predict(*walk, {}, model, 1).ns / before;
+  };
+  EXPECT_GT(slower(128, 1), 1.1);  // 192 KB
+  EXPECT_EQ(slower(128, 2), 1);
+  EXPECT_GT(slower(512, 2), 1.1);  // 3 MB
+  EXPECT_LT(slower(512, 1), 1.01);
+}
+
 }  // namespace
 }  // namespace rlx::plan

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "rlx/rlx.hpp"
 #include "same_values.hpp"

@@ -105,9 +105,6 @@ class PanelCopy {
     emit_steps(inner, 0, strips);
   }
 
-  /// Of a square of k, the part that is worth one: the rest is copied element by element.
-  static constexpr std::int64_t few_of = 4;
-
   /// The columns of a strip, each along k.
   void emit_columns(const AddressDim& inner, const Strip& strip) {
     ask_for_next_panel(inner, strip);
@@ -118,7 +115,9 @@ class PanelCopy {
       done = inner.extent / square * square;
       emitter_.loop(emitter_.i64(0), emitter_.i64(done), square,
                     [&](Value* k) { emit_square(strip, k); });
-      // The rest in a last square that lies on the one before, unless few elements are left.
+      // The rest in a last square that lies on the one before, unless few elements are left, which
+      // are sooner copied one by one.
+      constexpr std::int64_t few_of = 4;
       const std::int64_t last = inner.extent - square, rest = inner.extent - done;
       if (last >= 0 && last % plan_.unit == 0 && rest * few_of >= square) {
         emit_square(strip, emitter_.i64(last));
