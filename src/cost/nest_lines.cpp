@@ -106,7 +106,8 @@ double NestLines::row_step_ns(double unroll) const {
     const std::int64_t apart = std::abs(access.strides.back()) * size;
     const double all = static_cast<double>(buffer.elements * size);
     if (static_cast<double>(apart) <= unroll * line_bytes || all < near) continue;
-    const double far = 1 - near / all;
+    // Windows find there what others have read before them.
+    const double far = (1 - near / all) * share_of_first_reads(access);
     longest = std::max(longest, far * (apart % 4096 == 0 ? page_step : row_step));
   }
   return longest;

@@ -301,24 +301,41 @@ TEST(CacheCost, RowsThatAskAtTheirEndsAloneTakeLess) {
   EXPECT_LT(compute(false), 0.7 * compute(true));
 }
 
+/// Sums of 3 x 3 values: of a padded window over a plane, whose rows are the outer dim of the taps
+/// or the inner one, or of one value of each of nine planes.
+loop::Kernel sums_of_nine(bool windows, bool rows_inside = false) {
+  constexpr std::int64_t rows = 30, columns = 67, plane = columns * rows;
+  loop::Nest nest;
+  nest.extents = {rows, columns, 3, 3};
+  nest.parallel_dims = 2;
+  nest.accesses = {{.buffer = 0, .strides = {columns, 1, 3 * plane, plane}}};
+  if (windows) nest.accesses[0].strides = {columns, 1, columns, 1};
+  nest.accesses[0].guards = {{-1, rows, {1, 0, 1, 0}}, {-1, columns, {0, 1, 0, 1}}};
+  if (rows_inside) {
+    std::swap(nest.accesses[0].strides[2], nest.accesses[0].strides[3]);
+    for (loop::Guard& guard : nest.accesses[0].guards)
+      std::swap(guard.coefficients[2], guard.coefficients[3]);
+  }
+  nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
+                {.op = ScalarOp::reduce, .dtype = f32, .a = 0}};
+  nest.stores.push_back({{.buffer = 1, .strides = {columns, 1, 0, 0}}, 1});
+  return {{{f32, 9 * plane, false}, {f32, rows * columns, true}}, nest};
+}
+
+TEST(CacheCost, WindowsFindRowsThatOthersHaveRead) {
+  const auto starts = [](bool windows) {
+    return cost::work_of(sums_of_nine(windows, true), {}, cost::model_of_zen5()).starts;
+  };
+  EXPECT_NEAR(starts(true), starts(false) / 9, 1e-9 * starts(false));
+  EXPECT_GT(starts(true), 0);
+}
+
 TEST(CacheCost, OverlappingWindowsWaitOnceForLinesThatLoadsLieAcross) {
-  // Sums of 3 x 3 values: of a padded window over a plane, or of one value of each of nine planes.
   const auto compute = [](bool windows, double load_across) {
-    constexpr std::int64_t rows = 30, columns = 67, plane = columns * rows;
-    loop::Nest nest;
-    nest.extents = {rows, columns, 3, 3};
-    nest.parallel_dims = 2;
-    nest.accesses = {{.buffer = 0, .strides = {columns, 1, 3 * plane, plane}}};
-    if (windows) nest.accesses[0].strides = {columns, 1, columns, 1};
-    nest.accesses[0].guards = {{-1, rows, {1, 0, 1, 0}}, {-1, columns, {0, 1, 0, 1}}};
-    nest.nodes = {{.op = ScalarOp::load, .dtype = f32, .index = 0},
-                  {.op = ScalarOp::reduce, .dtype = f32, .a = 0}};
-    nest.stores.push_back({{.buffer = 1, .strides = {columns, 1, 0, 0}}, 1});
-    const loop::Kernel kernel{{{f32, 9 * plane, false}, {f32, rows * columns, true}}, nest};
     cost::MachineModel model = cost::model_of_zen5();
     model.loads_per_cycle = 0.25;  // that nothing else takes longer
     model.overlap.load_across = load_across;
-    return cost::predict(kernel, {}, model, 1).compute;
+    return cost::predict(sums_of_nine(windows), {}, model, 1).compute;
   };
   // What the third and fourth access's time of such a load adds, beside the second one's.
   const auto further = [&](bool windows) {

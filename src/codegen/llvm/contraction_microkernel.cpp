@@ -38,9 +38,8 @@ class RowBlock {
     sets_ = context.contraction.in_order
                 ? 1
                 : accumulator_sets(plan_, rows, PlanMachine(emitter_.machine));
-    // A block of one register across makes little of a step.
-    const bool narrow = few_registers() && plan_.vectors == 1;
-    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 && !narrow ? 1 : 4);
+    // Straight code lets sums move from register to register, and some of twelve find none.
+    unroll_ = sets_ > 1 ? sets_ : (registers >= 12 ? 1 : 4);
     if (nibbles() && unroll_ % 2 != 0) unroll_ *= 2;
   }
 

@@ -73,11 +73,14 @@ class TileEpilogue {
   };
 
   /// A series is a chain of operations in which each waits for the one before; what waits fills the
-  /// processor's queue with less than two rows. So rows go side by side, of four registers or six.
+  /// processor's queue with less than two rows. So rows go side by side, of four registers or six;
+  /// of two or three where there are 16, which hold no more (docs/adr/0084).
   std::int64_t choose_rows() const {
-    if (!std::ranges::any_of(contraction_.nodes, is_series) || emitter_.machine.registers < 32)
-      return 1;
-    const std::int64_t most = lanes_ > plan_.lanes ? 3 : 6, least = most / 2 + 1;
+    if (!std::ranges::any_of(contraction_.nodes, is_series)) return 1;
+    const bool is_wide = lanes_ > plan_.lanes;
+    const bool holds_many = emitter_.machine.registers >= 32;
+    if (!holds_many && is_wide) return 1;
+    const std::int64_t most = !is_wide && holds_many ? 6 : 3, least = most / 2 + 1;
     for (std::int64_t rows = most; rows >= least; --rows) {
       if (plan_.block_rows % rows == 0) return rows;
     }
