@@ -152,8 +152,8 @@ class NestCost : public NestLines {
     const auto inside = static_cast<double>(plan_.inside.size());
     return plan_.has_inside() ? extent(plan_.vector_dim) - inside : 0;
   }
-  /// What an element of such a point takes, of a vector of elements: some lie outside.
-  static constexpr double share_of_point = 0.6;
+  /// Of what a vector takes such a point: some taps lie outside, and none is made in two steps.
+  double share_of_point() const { return model_.takes_two_steps() ? 0.3 : 0.6; }
 
   /// Cycles of a guard that runs along the lanes.
   double guard_along() const {
@@ -390,7 +390,7 @@ class NestCost : public NestLines {
               others * w.vectors * chains * column_step * model_.cycle);
     compute_ += work + w.blocks * row.ns(model_);
     overhead_ += w.entries * model_.loop;
-    compute_ += others * points_beside() * w.vectors * share_of_point * body.ns(model_);
+    compute_ += others * points_beside() * w.vectors * share_of_point() * body.ns(model_);
   }
 
   LastPass last_pass() {

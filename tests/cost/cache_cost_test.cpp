@@ -290,6 +290,19 @@ TEST(CacheCost, GuardsCostLessWhereARowIsOneRoundOfTheLoop) {
   EXPECT_LT(of_a_column(14), 0.7 * of_a_column(28));
 }
 
+TEST(CacheCost, PointsAtEndsOfRowsAreNotMadeInTwoSteps) {
+  const auto points = [](double loads_per_cycle) {
+    cost::MachineModel model = cost::model_of_zen4();
+    model.loads_per_cycle = loads_per_cycle;  // at most one: registers go through in two steps
+    loop::Kernel kernel = windows(58, true, false);
+    const double all = cost::predict(kernel, {}, model, 1).compute;
+    // The same windows where no column lies outside.
+    std::get<loop::Nest>(kernel.body).accesses[0].guards[1] = {0, 60, {0, 1, 0, 0, 1}};
+    return all - cost::predict(kernel, {}, model, 1).compute;
+  };
+  EXPECT_NEAR(points(1), points(1.001) / 2, 0.02 * points(1));
+}
+
 TEST(CacheCost, RowsThatAskAtTheirEndsAloneTakeLess) {
   const auto compute = [](bool asks) {
     loop::Kernel kernel = windows(28, true, false);
