@@ -26,14 +26,20 @@ from packaged_models import write
 # By the side of the image.
 OF_IMAGES = {
     192: "tf_efficientnetv2_b0 tinynet_a",
-    224: """coat_lite_tiny convnext_atto convnextv2_atto deit_tiny_patch16_224 dla34
-        efficientformer_l1 efficientnet_b0 ghostnet_100 gmixer_12_224 hardcorenas_a
-        hrnet_w18_small lcnet_050 levit_128s mixer_s32_224 mnasnet_100 mobilenetv3_small_100
-        mobilenetv4_conv_small mobileone_s0 poolformer_s12 pvt_v2_b0 regnetx_004 regnety_002
-        repvgg_a0 res2net50_26w_4s resmlp_12_224 resnest14d rexnet_100 seresnet18 skresnet18
-        swin_tiny_patch4_window7_224 vit_tiny_patch16_224""",
-    256: """cspdarknet53 darknet53 ecaresnet26t edgenext_xx_small fastvit_t8 mobilevit_xs
-        mobilevitv2_050""",
+    224: """cait_xxs24_224 coat_lite_tiny coatnet_nano_rw_224 convformer_s18 convnext_atto
+        convnextv2_atto davit_tiny deit_tiny_patch16_224 dla34 efficientformer_l1 efficientnet_b0
+        efficientvit_b0 efficientvit_m0 eva02_tiny_patch14_224 fasternet_t0 focalnet_tiny_srf
+        gcresnext26ts gernet_s ghostnet_100 ghostnetv2_100 gmixer_12_224 hardcorenas_a hgnetv2_b0
+        hrnet_w18_small inception_next_atto lcnet_050 levit_128s mambaout_femto
+        mixer_s32_224 mnasnet_100 mobilenet_edgetpu_v2_xs mobilenetv3_small_100
+        mobilenetv4_conv_small mobileone_s0 mvitv2_tiny nf_regnet_b0 poolformer_s12
+        pvt_v2_b0 regnetx_004 regnety_002 repghostnet_050 repvgg_a0 repvit_m0_9 res2net50_26w_4s
+        resmlp_12_224 resnest14d rexnet_100 selecsls42 sequencer2d_s seresnet18 shvit_s1
+        skresnet18 starnet_s1 swiftformer_xs swin_tiny_patch4_window7_224 tiny_vit_5m_224
+        tresnet_m twins_pcpvt_small visformer_tiny vit_tiny_patch16_224 xcit_tiny_12_p16_224""",
+    240: "crossvit_tiny_240",
+    256: """botnet26t_256 cspdarknet53 darknet53 ecaresnet26t edgenext_xx_small fastvit_t8
+        lambda_resnet26rpt_256 mobilevit_xs mobilevitv2_050""",
     299: "inception_v4 xception41",
 }
 SMALL = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -43,6 +49,7 @@ TOKENS = 1000
 OF_TEXT = {
     "albert": ("Albert", "Model", SMALL),
     "bert": ("Bert", "Model", SMALL),
+    "bigbird": ("BigBird", "Model", SMALL | {"attention_type": "original_full"}),
     "bloom": ("Bloom", "ForCausalLM", {"hidden_size": 256, "n_layer": 4, "n_head": 4}),
     "convbert": ("ConvBert", "Model", SMALL),
     "deberta_v2": ("DebertaV2", "Model",
@@ -50,6 +57,8 @@ OF_TEXT = {
     "distilbert": ("DistilBert", "Model",
                    {"dim": 256, "n_layers": 4, "n_heads": 4, "hidden_dim": 1024}),
     "electra": ("Electra", "Model", SMALL),
+    "falcon": ("Falcon", "ForCausalLM", {"hidden_size": 256, "num_hidden_layers": 4,
+                                         "num_attention_heads": 4}),
     "funnel": ("Funnel", "BaseModel", {"d_model": 256, "block_sizes": [2, 2], "n_head": 4,
                                        "d_head": 64, "d_inner": 1024}),
     "gemma2": ("Gemma2", "ForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 64}),
@@ -57,11 +66,14 @@ OF_TEXT = {
     "gpt_neox": ("GPTNeoX", "ForCausalLM", SMALL),
     "llama": ("Llama", "ForCausalLM", SMALL | {"num_key_value_heads": 2}),
     "mamba": ("Mamba", "ForCausalLM", {"hidden_size": 128, "num_hidden_layers": 2}),
+    "mistral": ("Mistral", "ForCausalLM",
+                SMALL | {"num_key_value_heads": 2, "sliding_window": 32}),
     "mobilebert": ("MobileBert", "Model", {"num_hidden_layers": 4}),
     "modernbert": ("ModernBert", "Model",
                    SMALL | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
                             "cls_token_id": 1, "sep_token_id": 2}),
     "mpnet": ("MPNet", "Model", SMALL),
+    "olmo2": ("Olmo2", "ForCausalLM", SMALL),
     "opt": ("OPT", "ForCausalLM", {"hidden_size": 256, "num_hidden_layers": 4,
                                    "num_attention_heads": 4, "ffn_dim": 1024,
                                    "word_embed_proj_dim": 256}),
@@ -70,20 +82,36 @@ OF_TEXT = {
     "roberta": ("Roberta", "Model", SMALL),
     "roformer": ("RoFormer", "Model", SMALL),
     "squeezebert": ("SqueezeBert", "Model", SMALL | {"embedding_size": 256}),
+    "stablelm": ("StableLm", "ForCausalLM", SMALL | {"num_key_value_heads": 4}),
+    "tapas": ("Tapas", "Model", SMALL),
     "t5_encoder": ("T5", "EncoderModel", {"d_model": 256, "d_kv": 64, "d_ff": 1024,
                                           "num_layers": 4, "num_heads": 4}),
 }
+UNMASKED = SMALL | {"mask_time_prob": 0, "mask_feature_prob": 0}
+CLIPS = SMALL | {"image_size": 112, "num_frames": 8}
 OF_SOUND_AND_IMAGES = {
     "ast": ("AST", "Model", SMALL | {"max_length": 256}, "input_values", [1, 256, 128]),
     "clip_vision": ("CLIPVision", "Model", SMALL | {"image_size": 224, "patch_size": 32},
                     "pixel_values", [1, 3, 224, 224]),
+    "dinov2": ("Dinov2", "Model", SMALL | {"image_size": 224, "patch_size": 14}, "pixel_values",
+               [1, 3, 224, 224]),
+    "glpn": ("GLPN", "ForDepthEstimation", {}, "pixel_values", [1, 3, 128, 160]),
+    "hubert": ("Hubert", "Model", UNMASKED, "input_values", [1, 16000]),
     "segformer": ("Segformer", "ForSemanticSegmentation", {"num_labels": 19}, "pixel_values",
                   [1, 3, 256, 256]),
+    "siglip_vision": ("SiglipVision", "Model", SMALL | {"image_size": 224, "patch_size": 16},
+                      "pixel_values", [1, 3, 224, 224]),
     "swin2sr": ("Swin2SR", "ForImageSuperResolution",
                 {"image_size": 64, "embed_dim": 60, "depths": [2, 2], "num_heads": [6, 6],
                  "window_size": 8, "upscale": 2}, "pixel_values", [1, 3, 64, 64]),
-    "wav2vec2": ("Wav2Vec2", "Model", SMALL | {"mask_time_prob": 0, "mask_feature_prob": 0},
-                 "input_values", [1, 16000]),
+    "timesformer": ("Timesformer", "Model", CLIPS, "pixel_values", [1, 8, 3, 112, 112]),
+    "unispeech": ("UniSpeech", "Model", UNMASKED, "input_values", [1, 16000]),
+    "videomae": ("VideoMAE", "Model", CLIPS, "pixel_values", [1, 8, 3, 112, 112]),
+    "wav2vec2": ("Wav2Vec2", "Model", UNMASKED, "input_values", [1, 16000]),
+    "wavlm": ("WavLM", "Model", UNMASKED, "input_values", [1, 16000]),
+    "yolos": ("Yolos", "ForObjectDetection",
+              SMALL | {"image_size": [256, 256], "patch_size": 16}, "pixel_values",
+              [1, 3, 256, 256]),
 }
 
 

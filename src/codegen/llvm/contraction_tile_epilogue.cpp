@@ -123,10 +123,9 @@ class TileEpilogue {
     Value* lanes = builder_.getInt64(lanes_);
     Value* whole = builder_.CreateMul(builder_.CreateUDiv(count, lanes), lanes);
     if (!plan_.tail()) whole = builder_.getInt64(plan_.block_columns);
-    Value* mask = nullptr;
-    if (plan_.columns % lanes_ != 0)
-      mask = tail_mask(emitter_, builder_.CreateSub(count, whole), lanes_);
-    return {count, whole, mask};
+    // Known, so that it is stored in pieces where a mask is dear.
+    const std::int64_t rest = plan_.columns % lanes_;
+    return {count, whole, rest ? tail_mask(emitter_, builder_.getInt64(rest), lanes_) : nullptr};
   }
 
   Row enter_row(Value* number) {
