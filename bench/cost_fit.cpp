@@ -190,6 +190,7 @@ std::vector<Figure> figures() {
   overlap("beside_divider", &Overlap::beside_divider);
   overlap("lone_division", &Overlap::lone_division);
   overlap("sum_latency", &Overlap::sum_latency);
+  overlap("short_chains", &Overlap::short_chains);
   overlap("max_steps", &Overlap::max_steps);
   overlap("max_latency", &Overlap::max_latency);
   overlap("added_product", &Overlap::added_product);

@@ -36,6 +36,9 @@ struct Overlap {
   double lone_division = 1;
   /// Cycles from an element of a sum to the next of its column.
   double sum_latency = 3;
+  /// Of what sums of columns would wait, and work hides, the part that shows even where that is
+  /// little beside the work. 0: as much as it fills of the work; measured on Zen 3 alone.
+  double short_chains = 1;
   /// Additions' times for one more element in a maximum that keeps NaN.
   double max_steps = 2.5;
   /// Cycles from an element of such a maximum to the next of its column.

@@ -66,7 +66,9 @@ class ColumnSums {
     double ns = 0;
     for (const Pass& pass : passes_) {
       const double wait = pass.chain * shown, hidden = std::min(wait, pass.work);
-      ns += wait - hidden + beside_work * hidden * (1 - 1 / blocks);
+      const double filled = pass.work > 0 ? hidden / pass.work : 1;
+      const double shows = std::max(filled, model_.overlap.short_chains);
+      ns += wait - hidden + beside_work * shows * hidden * (1 - 1 / blocks);
     }
     return ns;
   }

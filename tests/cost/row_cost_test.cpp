@@ -46,7 +46,7 @@ TEST(RowCost, MaximaOfFewColumnsWaitLongerThanSums) {
 
 // An addition takes three cycles, and the next one of the same sum waits.
 TEST(RowCost, ShortSumsOfColumnsWaitBesideOthers) {
-  const MachineModel model = model_of_narrow_zen4();
+  MachineModel model = model_of_narrow_zen4();
   const auto waits = [&](double terms, double blocks) {
     const Body term{.alu = model.op(ScalarOp::add), .loads = 1};
     ColumnSums sums(model);
@@ -58,6 +58,10 @@ TEST(RowCost, ShortSumsOfColumnsWaitBesideOthers) {
   EXPECT_LT(waits(5, 1000), 0.5) << "thirty are under way";
   EXPECT_GE(waits(1000, 4), 1) << "no second one is in sight";
   EXPECT_GT(waits(5, 2), waits(5, 20));
+  const double as_measured = waits(5, 20);
+  model.overlap.short_chains = 0;
+  EXPECT_LT(waits(5, 20), as_measured) << "twenty leave little to wait for";
+  EXPECT_DOUBLE_EQ(waits(5, 1), 1);
 }
 
 // A comparison and a selection take Zen 4 two cycles, an addition three.
