@@ -119,6 +119,17 @@ Shape aligned(const Type& x, const Shape& wanted) {
   return result;
 }
 
+/// `wanted` with its unknown dims from x, where it only says more about x's dims; else nothing.
+std::optional<Shape> known_better(const Type& x, const Shape& wanted) {
+  if (x.shape.size() != wanted.size()) return std::nullopt;
+  Shape result = wanted;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == Dim(-1) || !compatible(x.shape[i], wanted[i])) return std::nullopt;
+    if (wanted[i].is_unknown()) result[i] = x.shape[i];
+  }
+  return result;
+}
+
 }  // namespace
 
 Result<Shape> reshaped_shape(const Type& x, const Shape& wanted) {
@@ -144,6 +155,7 @@ Result<Shape> reshaped_shape(const Type& x, const Shape& wanted) {
     return bad_input("The shape {} has no representable size.", Type{x.dtype, wanted}.text());
   cancel(have, want);
   Shape shape = wanted;
+  if (const auto same = unknown.empty() ? std::nullopt : known_better(x, wanted)) return *same;
   if (unknown.size() > 1) {
     shape = aligned(x, wanted);
     for (Dim& dim : shape) dim = dim == Dim(-1) ? Dim::unknown() : dim;

@@ -131,13 +131,15 @@ TEST(Onnx, LeavesAxesOfUnknownDimsToTheRun) {
                  node("Squeeze", {"part", "first"}, {"squeezed"}),
                  node("Unsqueeze", {"part", "outer"}, {"widened"})};
   const Message model = model_message(parts);
-  EXPECT_EQ(count<op::DynamicReshape>(import(model)), 2);
+  const Graph open = import(model);
+  EXPECT_EQ(count<op::DynamicReshape>(open), 2);
   const auto types_of = [](const Graph& graph) {
     std::vector<std::string> types;
     for (const GraphOutput& output : graph.outputs())
       types.push_back(graph.type(output.value).text());
     return types;
   };
+  EXPECT_EQ(types_of(open), (std::vector<std::string>{"f32[?,?]", "f32[1,?,?,?,1]"}));
   const auto integers = [](std::int64_t a, std::int64_t b) {
     return Tensor::of<std::int64_t>({2}, {a, b});
   };

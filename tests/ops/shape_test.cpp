@@ -29,6 +29,11 @@ TEST(reshape, follows_symbols) {
   EXPECT_EQ(
       inferred(op::Reshape{{Dim::unknown(), 1, Dim::unknown()}}, {{f32, {"a", Dim::unknown()}}}),
       Texts{"f32[a,1,?]"});
+  const Dim open = Dim::unknown();
+  EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {open, open, open}}}),
+            Texts{"f32[?,?,1]"});
+  EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {5, 1, 1}}}), Texts{"f32[5,1,1]"});
+  EXPECT_EQ(inferred(op::Reshape{{open, 0, 1}}, {{f32, {4, 0, 1}}}), Texts{"f32[4,0,1]"});
 }
 
 TEST(reshape, refuses_other_counts) {

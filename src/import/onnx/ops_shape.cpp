@@ -66,8 +66,14 @@ std::optional<Axes> axes_operand(NodeContext& c, int input) {
 /// x with those of its axes, whose dims are not known yet, and new ones of 1 (-1).
 Value reshape_by_axes(NodeContext& c, const Value& x, Axes axes) {
   const Value dims = concat({c.add(op::ShapeOf{}, {x}), c.integers_constant({1})}, 0);
-  for (std::int64_t& axis : axes) axis = axis < 0 ? x.rank() : axis;
-  return reshape_to(c, x, gather(dims, c.integers_constant(axes), 0), true);
+  Shape shape;
+  for (std::int64_t& axis : axes) {
+    shape.push_back(axis < 0 ? Dim(1) : x.shape()[static_cast<std::size_t>(axis)]);
+    axis = axis < 0 ? x.rank() : axis;
+  }
+  const Value result = reshape_to(c, x, gather(dims, c.integers_constant(axes), 0), true);
+  // Its dims are those that data tells; the others are known for what reads them.
+  return std::ranges::all_of(shape, &Dim::is_unknown) ? result : reshape(result, shape);
 }
 
 void squeeze_node(NodeContext& c) {
