@@ -120,14 +120,17 @@ Shape aligned(const Type& x, const Shape& wanted) {
 }
 
 /// `wanted` with its unknown dims from x, where it only says more about x's dims; else nothing.
+/// Where it says more, x's others may not be what stays.
 std::optional<Shape> known_better(const Type& x, const Shape& wanted) {
   if (x.shape.size() != wanted.size()) return std::nullopt;
   Shape result = wanted;
+  bool says_more = false;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] == Dim(-1) || !compatible(x.shape[i], wanted[i])) return std::nullopt;
     if (wanted[i].is_unknown()) result[i] = x.shape[i];
+    else says_more |= x.shape[i].is_unknown();
   }
-  return result;
+  return says_more ? wanted : result;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ TEST(reshape, follows_symbols) {
   const Dim open = Dim::unknown();
   EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {open, open, open}}}),
             Texts{"f32[?,?,1]"});
+  EXPECT_EQ(inferred(op::Reshape{{open, 4}}, {{f32, {"n", open}}}), Texts{"f32[?,4]"});
   EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {5, 1, 1}}}), Texts{"f32[5,1,1]"});
   EXPECT_EQ(inferred(op::Reshape{{open, 0, 1}}, {{f32, {4, 0, 1}}}), Texts{"f32[4,0,1]"});
 }
