@@ -2,6 +2,7 @@
 #include "ops/reshape.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/error.hpp"
@@ -99,9 +100,32 @@ Result<Dim> missing_dim(const Type& x, const Shape& wanted, Product have, Produc
   return floor_div(dim_of(have), dim_of(others));
 }
 
-// Several unknown dims stay where the shapes differ by dims of 1 alone (unsqueeze, squeeze).
+/// `wanted` with what it leaves unknown from `from`, which has one dim for each of these places;
+/// nothing where others differ. Where `wanted` knows one that `from` does not, the others may not
+/// be those of `from`: they stay unknown.
+std::optional<Shape> filled(const Shape& wanted, const Shape& from,
+                            const std::vector<std::size_t>& places) {
+  if (from.size() != places.size()) return std::nullopt;
+  Shape result = wanted;
+  bool says_more = false;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Dim& dim = wanted[places[i]];
+    if (!compatible(from[i], dim)) return std::nullopt;
+    if (dim.is_unknown()) result[places[i]] = from[i];
+    else says_more |= from[i].is_unknown();
+  }
+  return says_more ? wanted : result;
+}
+
+std::optional<Shape> place_by_place(const Type& x, const Shape& wanted) {
+  std::vector<std::size_t> places(wanted.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  return filled(wanted, x.shape, places);
+}
+
+/// Several unknown dims stay where the shapes differ by dims of 1 alone (unsqueeze, squeeze).
 Shape aligned(const Type& x, const Shape& wanted) {
-  Shape from, result = wanted;
+  Shape from;
   std::vector<std::size_t> places;
   for (const Dim& dim : x.shape) {
     if (!(dim == Dim(1))) from.push_back(dim);
@@ -109,28 +133,7 @@ Shape aligned(const Type& x, const Shape& wanted) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (!(wanted[i] == Dim(1))) places.push_back(i);
   }
-  if (from.size() != places.size()) return wanted;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (!compatible(from[i], wanted[places[i]])) return wanted;
-  }
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (wanted[places[i]].is_unknown()) result[places[i]] = from[i];
-  }
-  return result;
-}
-
-/// `wanted` with its unknown dims from x, where it only says more about x's dims; else nothing.
-/// Where it says more, x's others may not be what stays.
-std::optional<Shape> known_better(const Type& x, const Shape& wanted) {
-  if (x.shape.size() != wanted.size()) return std::nullopt;
-  Shape result = wanted;
-  bool says_more = false;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] == Dim(-1) || !compatible(x.shape[i], wanted[i])) return std::nullopt;
-    if (wanted[i].is_unknown()) result[i] = x.shape[i];
-    else says_more |= x.shape[i].is_unknown();
-  }
-  return says_more ? wanted : result;
+  return filled(wanted, from, places).value_or(wanted);
 }
 
 }  // namespace
@@ -158,7 +161,9 @@ Result<Shape> reshaped_shape(const Type& x, const Shape& wanted) {
     return bad_input("The shape {} has no representable size.", Type{x.dtype, wanted}.text());
   cancel(have, want);
   Shape shape = wanted;
-  if (const auto same = unknown.empty() ? std::nullopt : known_better(x, wanted)) return *same;
+  if (!unknown.empty() && !asked) {
+    if (const auto same = place_by_place(x, wanted)) return *same;
+  }
   if (unknown.size() > 1) {
     shape = aligned(x, wanted);
     for (Dim& dim : shape) dim = dim == Dim(-1) ? Dim::unknown() : dim;

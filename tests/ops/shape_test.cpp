@@ -33,6 +33,8 @@ TEST(reshape, follows_symbols) {
   EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {open, open, open}}}),
             Texts{"f32[?,?,1]"});
   EXPECT_EQ(inferred(op::Reshape{{open, 4}}, {{f32, {"n", open}}}), Texts{"f32[?,4]"});
+  EXPECT_EQ(inferred(op::Reshape{{open, 1, open, 4}}, {{f32, {"n", open, open}}}),
+            Texts{"f32[?,1,?,4]"});
   EXPECT_EQ(inferred(op::Reshape{{open, open, 1}}, {{f32, {5, 1, 1}}}), Texts{"f32[5,1,1]"});
   EXPECT_EQ(inferred(op::Reshape{{open, 0, 1}}, {{f32, {4, 0, 1}}}), Texts{"f32[4,0,1]"});
 }
