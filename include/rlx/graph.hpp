@@ -50,6 +50,9 @@ Dim operator-(const Dim& a, const Dim& b);
 Dim operator*(const Dim& a, const Dim& b);
 /// Rounds down; b must not be the number 0.
 Dim floor_div(const Dim& a, const Dim& b);
+/// What two dims give when they are broadcast: a number other than 1 decides, symbols that differ
+/// are kept as "(a|b)". Numbers that differ have none: the result is a then.
+Dim broadcast_dim(const Dim& a, const Dim& b);
 /// False only where both are numbers that differ.
 bool compatible(const Dim& a, const Dim& b);
 

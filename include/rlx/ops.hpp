@@ -227,6 +227,12 @@ struct DynamicUpdateSlice {};
 /// The shape of x as i64[rank].
 struct ShapeOf {};
 
+/// x, whose dims have these names, or are these numbers, where nothing else is known of them. A
+/// name that nothing told before is bound once the dims of x are numbers.
+struct NameDims {
+  Shape shape;
+};
+
 // shapes that operands tell; 'specialise' turns them into the ops above once the operands are known
 struct DynamicReshape {
   bool allow_zero = false;
@@ -516,6 +522,24 @@ struct Resize {
   double extrapolation = 0;
   std::vector<double> roi;  ///< starts then ends, for tf_crop_and_resize
 };
+/// What to do where sizes ask for other scales along one axis than along another.
+enum class ResizePolicy : std::uint8_t { stretch, not_larger, not_smaller };
+constexpr auto enum_names(ResizePolicy) {
+  return std::array<std::string_view, 3>{"stretch", "not_larger", "not_smaller"};
+}
+/// (x, sizes i64[axes] or scales f32[axes]): a resize along `axes`; its own sizes and scales are
+/// not read.
+struct DynamicResize : Resize {
+  Axes axes;
+  ResizePolicy policy = ResizePolicy::stretch;
+};
+/// The resize of a value of that shape by scales along `axes`, whose dims are numbers; the other
+/// axes stay.
+Result<Resize> resize_by(Resize how, const Shape& x, const Axes& axes,
+                         const std::vector<double>& scales);
+/// The same to sizes. Axes without elements have no scale, and stay.
+Result<Resize> resize_to(Resize how, const Shape& x, const Axes& axes, Axes sizes,
+                         ResizePolicy policy);
 /// Complex to complex along an axis, any length.
 struct Fft {
   std::int64_t axis = -1;

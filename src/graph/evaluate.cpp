@@ -5,6 +5,7 @@
 #include "base/cancel_scope.hpp"
 #include "base/error.hpp"
 #include "base/error_in_flight.hpp"
+#include "graph/bind_dims.hpp"
 #include "graph/op_info.hpp"
 #include "rlx/mapped.hpp"
 
@@ -132,6 +133,7 @@ class GraphEvaluation {
         if (next_input == inputs.size())
           return bad_input("The graph has more inputs than it was given ({}).", inputs.size());
         RLX_TRY(accept(*input, inputs[next_input]));
+        RLX_TRY(learn_dims(input->shape, to_shape(inputs[next_input].dims()), dims_));
         computed_[n] = {inputs[next_input++]};
       } else {
         RLX_TRY(evaluate_node(n));
@@ -173,10 +175,13 @@ class GraphEvaluation {
       computed_[n] = {param->data};
       return {};
     }
-    if (readers_[n] == 0 && !node.op.info().traits.stateful) return {};
+    const auto* names = node.op.as<op::NameDims>();
+    if (readers_[n] == 0 && !node.op.info().traits.stateful && !names) return {};
     std::vector<Tensor> operands;
     for (const ValueId id : node.inputs) operands.push_back(id.node < 0 ? Tensor() : value(id));
-    auto results = evaluate(node.op, operands);
+    if (names) RLX_TRY(learn_dims(names->shape, to_shape(operands[0].dims()), dims_));
+    RLX_ASSIGN(const Op bound, bound_op(node.op, dims_));
+    auto results = evaluate(bound, operands);
     if (!results.ok()) {
       if (results.error().kind == ErrorKind::cancelled) return results.error();
       return std::move(results.error())
@@ -194,6 +199,7 @@ class GraphEvaluation {
   const Graph& graph_;
   std::vector<std::vector<Tensor>> computed_;
   std::vector<int> readers_;
+  SymbolValues dims_;  ///< of the inputs, and what data has told by now
 };
 
 }  // namespace

@@ -12,19 +12,47 @@ Dim derived(const Dim& a, const char* op, const Dim& b) {
   return Dim("(" + a.text() + op + b.text() + ")");
 }
 
+/// A dim as what it was derived from and a number added to that: "(n-2)" is n and -2.
+struct Offset {
+  Dim base;
+  std::int64_t added = 0;
+};
+
+Offset offset_of(const Dim& dim) {
+  if (dim.is_static()) return {0, dim.value()};
+  const std::string text = dim.text();
+  std::size_t digits = text.size() - 1;
+  while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9') --digits;
+  constexpr std::size_t most_digits = 12;
+  const std::size_t count = text.size() - 1 - digits;
+  if (digits < 3 || count == 0 || count > most_digits || text.front() != '(' || text.back() != ')')
+    return {dim};
+  const char sign = text[digits - 1];
+  if (sign != '+' && sign != '-') return {dim};
+  const std::int64_t number = std::stoll(text.substr(digits, count));
+  return {Dim(text.substr(1, digits - 2)), sign == '+' ? number : -number};
+}
+
+Dim plus(const Offset& offset, std::int64_t number) {
+  const std::int64_t added = offset.added + number;
+  if (added == 0) return offset.base;
+  return added > 0 ? derived(offset.base, "+", added) : derived(offset.base, "-", -added);
+}
+
 }  // namespace
 
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.is_static() && b.is_static()) return a.value() + b.value();
   if (a.is_static() && a.value() == 0) return b;
-  if (b.is_static() && b.value() == 0) return a;
+  if (b.is_static()) return plus(offset_of(a), b.value());
   return derived(a, "+", b);
 }
 
 Dim operator-(const Dim& a, const Dim& b) {
   if (a.is_static() && b.is_static()) return a.value() - b.value();
-  if (b.is_static() && b.value() == 0) return a;
-  if (a == b) return 0;
+  if (b.is_static()) return plus(offset_of(a), -b.value());
+  const Offset x = offset_of(a), y = offset_of(b);
+  if (x.base == y.base) return x.added - y.added;
   return derived(a, "-", b);
 }
 
@@ -42,6 +70,15 @@ Dim floor_div(const Dim& a, const Dim& b) {
     return quotient - (a.value() % b.value() != 0 && (a.value() < 0) != (b.value() < 0));
   }
   return derived(a, "/", b);
+}
+
+Dim broadcast_dim(const Dim& a, const Dim& b) {
+  if (a == Dim(1) || (b.is_static() && b != Dim(1) && !a.is_static())) return b;
+  if (a.is_static() || b == Dim(1) || a == b) return a;
+  // Layer upon layer of sums would double the text each time.
+  constexpr std::size_t longest = 256;
+  if (a.text().size() + b.text().size() > longest) return Dim::unknown();
+  return derived(a, "|", b);
 }
 
 bool compatible(const Dim& a, const Dim& b) {

@@ -61,17 +61,12 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
     const Dim one(1);
     const Dim& x = i + a.size() < rank ? one : a[i + a.size() - rank];
     const Dim& y = i + b.size() < rank ? one : b[i + b.size() - rank];
-    if (x == one) {
-      result[i] = y;
-    } else if (y == one || x == y) {
-      result[i] = x;
-    } else if (!compatible(x, y)) {
+    if (!(x == one) && !(y == one) && !compatible(x, y)) {
       return bad_input("Shapes {} and {} do not broadcast: dim ({}) against ({}).",
                        Type{DType::f32, a}.text().substr(3), Type{DType::f32, b}.text().substr(3),
                        x.text(), y.text());
-    } else {
-      result[i] = x.is_static() ? x : y;
     }
+    result[i] = broadcast_dim(x, y);
   }
   return result;
 }

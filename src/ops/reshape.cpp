@@ -26,7 +26,8 @@ std::optional<std::size_t> product_sign(const std::string& text) {
     if (text[i] == '(') ++depth;
     if (text[i] == ')') --depth;
     if (depth == 0 && text[i] == '*') return i;
-    if (depth == 0 && (text[i] == '+' || text[i] == '-' || text[i] == '/')) return std::nullopt;
+    if (depth == 0 && (text[i] == '+' || text[i] == '-' || text[i] == '/' || text[i] == '|'))
+      return std::nullopt;
   }
   return std::nullopt;
 }

@@ -347,7 +347,7 @@ std::vector<Sample> Rules<op::Resize>::samples() {
 RLX_OP(op::Resize, "resize")
 
 OpList resize_ops() {
-  static const OpInfo* const list[] = {&info_of<op::Resize>()};
+  static const OpInfo* const list[] = {&info_of<op::Resize>(), &info_of<op::DynamicResize>()};
   return list;
 }
 

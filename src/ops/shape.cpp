@@ -53,6 +53,44 @@ struct Rules<op::Reshape> {
 RLX_OP(op::Reshape, "shape")
 
 template <>
+struct Rules<op::NameDims> {
+  static constexpr std::string_view name = "name_dims";
+  static constexpr Arity arity{1, 1};
+  static constexpr OpTraits traits{.metadata = true};
+  static constexpr auto fields = std::tuple{field("shape", &op::NameDims::shape)};
+  static Types infer(const op::NameDims& a, const InferArgs& args) {
+    Shape shape = args[0].shape;
+    bool fits = shape.size() == a.shape.size();
+    for (std::size_t i = 0; fits && i < shape.size(); ++i) {
+      fits = compatible(shape[i], a.shape[i]);
+      if (!shape[i].is_static() && !a.shape[i].is_unknown()) shape[i] = a.shape[i];
+    }
+    if (!fits) {
+      return bad_input("{} cannot have the dims {}.", args[0].text(),
+                       Type{args[0].dtype, a.shape}.text());
+    }
+    return one(args[0].dtype, std::move(shape));
+  }
+  static Status eval(const op::NameDims&, const EvalArgs& args) {
+    copy_all(args.in(0), args.out(0));
+    return {};
+  }
+  static std::optional<Values> resolve(const op::NameDims& a, Graph&, std::span<const Value> inputs,
+                                       KnownValues) {
+    if (!inputs[0].type().is_static()) return std::nullopt;
+    const Type type = inputs[0].type();
+    const Type* const operands[] = {&type};
+    const auto checked = infer(a, InferArgs{operands});
+    if (!checked.ok()) throw Exception(checked.error());
+    return Values{inputs[0]};
+  }
+  static std::vector<Sample> samples() {
+    return {{.op = op::NameDims{{2, "n"}}, .inputs = {Type{f32, {2, 3}}}}};
+  }
+};
+RLX_OP(op::NameDims, "shape")
+
+template <>
 struct Rules<op::Transpose> {
   static constexpr std::string_view name = "transpose";
   static constexpr Arity arity{1, 1};
@@ -250,9 +288,10 @@ struct Rules<op::ShapeOf> {
 RLX_OP(op::ShapeOf, "shape")
 
 OpList shape_ops() {
-  static const OpInfo* const list[] = {&info_of<op::Reshape>(),   &info_of<op::Transpose>(),
-                                       &info_of<op::Broadcast>(), &info_of<op::Concat>(),
-                                       &info_of<op::Reverse>(),   &info_of<op::ShapeOf>()};
+  static const OpInfo* const list[] = {&info_of<op::Reshape>(),   &info_of<op::NameDims>(),
+                                       &info_of<op::Transpose>(), &info_of<op::Broadcast>(),
+                                       &info_of<op::Concat>(),    &info_of<op::Reverse>(),
+                                       &info_of<op::ShapeOf>()};
   return list;
 }
 

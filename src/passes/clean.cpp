@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "graph/bind_dims.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 
@@ -11,12 +12,21 @@ namespace rlx::passes {
 
 Result<Graph> drop_dead(Graph graph) {
   std::vector<bool> live(graph.nodes().size(), false);
+  const bool has_names = std::ranges::any_of(
+      graph.nodes(), [](const Node& node) { return node.op.is<op::NameDims>(); });
+  std::set<std::string> names;  // in attributes of what is live: who binds them stays
   for (const GraphOutput& output : graph.outputs())
     live[static_cast<std::size_t>(output.value.node)] = true;
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
     if (node.op.is<op::Update>() || node.op.is<op::Input>()) live[i] = true;
+    if (const auto* named = node.op.as<op::NameDims>()) {
+      live[i] = live[i] || std::ranges::any_of(named->shape, [&](const Dim& dim) {
+                  return names.contains(dim.text());
+                });
+    }
     if (!live[i]) continue;
+    if (has_names) collect_names(node.op, names);
     for (const ValueId input : node.inputs) {
       if (input.node >= 0) live[static_cast<std::size_t>(input.node)] = true;
     }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "graph/partial_visitor.hpp"
+#include "graph/bind_dims.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewriter.hpp"
 #include "passes/trip_count.hpp"
@@ -10,86 +10,6 @@
 
 namespace rlx::passes {
 namespace {
-
-/// Evaluates the text of a derived dim, "(batch*2)", once its symbols have values.
-class DimEvaluator {
- public:
-  DimEvaluator(std::string_view text, const std::map<std::string, std::int64_t>& dims)
-      : text_(text), dims_(dims) {}
-
-  std::optional<std::int64_t> run() {
-    const auto value = expression();
-    return at_ == text_.size() ? value : std::nullopt;
-  }
-
- private:
-  std::optional<std::int64_t> expression() {
-    if (at_ >= text_.size()) return std::nullopt;
-    if (text_[at_] != '(') return leaf();
-    ++at_;
-    const auto a = expression();
-    if (!a || at_ >= text_.size()) return std::nullopt;
-    const char op = text_[at_++];
-    const auto b = expression();
-    if (!b || at_ >= text_.size() || text_[at_++] != ')') return std::nullopt;
-    const Dim result = op == '+'   ? Dim(*a) + *b
-                       : op == '-' ? Dim(*a) - *b
-                       : op == '*' ? Dim(*a) * *b
-                                   : floor_div(*a, *b);
-    return result.value();
-  }
-  std::optional<std::int64_t> leaf() {
-    std::size_t end = text_.find_first_of("+-*/()", at_);
-    if (end == std::string_view::npos) end = text_.size();
-    const std::string name(text_.substr(at_, end - at_));
-    at_ = end;
-    if (!name.empty() &&
-        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
-      return std::stoll(name);
-    const auto found = dims_.find(name);
-    return found == dims_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  std::string_view text_;
-  const std::map<std::string, std::int64_t>& dims_;
-  std::size_t at_ = 0;
-};
-
-Dim bind_dim(const Dim& dim, const std::map<std::string, std::int64_t>& dims) {
-  if (dim.is_static()) return dim;
-  const auto whole =
-      dims.find(dim.text());  // unnamed dims are spelled "INPUT:AXIS" and may hold any character
-  if (whole != dims.end()) return whole->second;
-  const auto value = DimEvaluator(dim.text(), dims).run();
-  return value ? Dim(*value) : dim;
-}
-
-/// Binds every Shape field of an op's attributes.
-class BindShapes : public PartialVisitor<MutableFieldVisitor> {
- public:
-  using PartialVisitor::visit;
-  explicit BindShapes(const std::map<std::string, std::int64_t>& dims) : dims_(dims) {}
-  bool changed = false;
-  void visit(std::string_view, Shape& shape) override {
-    for (Dim& dim : shape) {
-      const Dim bound = bind_dim(dim, dims_);
-      if (!(bound == dim) && !(dim.is_unknown() && bound.is_unknown())) changed = true;
-      dim = bound;
-    }
-  }
-
- private:
-  const std::map<std::string, std::int64_t>& dims_;
-};
-
-/// The op with its Shape fields bound; shares the attributes where nothing changes.
-Op bound_op(const Op& op, const std::map<std::string, std::int64_t>& dims) {
-  if (dims.empty()) return op;
-  const std::shared_ptr<void> copy = op.info().copy(op.attributes());
-  BindShapes binder(dims);
-  op.info().visit_mutable(copy.get(), binder);
-  return binder.changed ? Op(op.info(), copy) : op;
-}
 
 std::set<std::string> symbols_of(const Graph& graph) {
   std::set<std::string> symbols;
@@ -108,9 +28,8 @@ std::string joined(const std::set<std::string>& names) {
 }
 
 /// All symbol values: those given, and those that input dims tell.
-Result<std::map<std::string, std::int64_t>> symbol_values(const Graph& graph,
-                                                          const Bindings& bindings) {
-  std::map<std::string, std::int64_t> values = bindings.dims;
+Result<SymbolValues> symbol_values(const Graph& graph, const Bindings& bindings) {
+  SymbolValues values = bindings.dims;
   const std::set<std::string> symbols = symbols_of(graph);
   for (const auto& [name, value] : bindings.dims) {
     if (!symbols.contains(name))
@@ -223,9 +142,7 @@ Result<bool> resolve(Rewriter& rewriter, std::int32_t index, const Node& node) {
   return true;
 }
 
-using SymbolValues = std::map<std::string, std::int64_t>;
-
-Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values);
+Result<Graph> bind_and_fold(const Graph& graph, SymbolValues values);
 
 /// The graph of a branch or loop body with its inputs typed as the operands are; operands that are
 /// constants become constants inside (`constants` says whether they may: the carries of loops
@@ -321,7 +238,10 @@ Result<bool> specialise_loop(Rewriter& rewriter, std::int32_t index, const Node&
 }
 
 Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node,
-                       const SymbolValues& values) {
+                       SymbolValues& values) {
+  if (const auto* names = node.op.as<op::NameDims>())
+    RLX_TRY(learn_dims(names->shape, rewriter.so_far().type(rewriter.inputs_of(node)[0]).shape,
+                       values));
   RLX_ASSIGN(const bool resolved, resolve(rewriter, index, node));
   if (resolved) return true;
   if (const auto* branch = node.op.as<op::If>())
@@ -331,19 +251,17 @@ Result<bool> fold_node(Rewriter& rewriter, std::int32_t index, const Node& node,
   return fold(rewriter, index, node);
 }
 
-Result<Graph> bind_and_fold(const Graph& graph, const SymbolValues& values) {
-  RLX_ASSIGN(
-      Graph bound,
-      rewrite(graph, [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
-        RLX_ASSIGN(const bool folded, fold_node(rewriter, index, node, values));
-        if (folded) return true;
-        RLX_TRY(rewriter.add(index, bound_op(node.op, values), rewriter.inputs_of(node)));
-        return true;
-      }));
+Result<Graph> bind_and_fold(const Graph& graph, SymbolValues values) {
+  const auto visit = [&](Rewriter& rewriter, std::int32_t index, const Node& node) -> Result<bool> {
+    RLX_ASSIGN(const bool folded, fold_node(rewriter, index, node, values));
+    if (folded) return true;
+    RLX_ASSIGN(const Op bound, bound_op(node.op, values));
+    RLX_TRY(rewriter.add(index, bound, rewriter.inputs_of(node)));
+    return true;
+  };
+  RLX_ASSIGN(Graph bound, rewrite(graph, visit));
   // Resolved ops and inlined branches leave constants and shape arithmetic behind that now fold.
-  return rewrite(std::move(bound), [&](Rewriter& rewriter, std::int32_t index, const Node& node) {
-    return fold_node(rewriter, index, node, values);
-  });
+  return rewrite(std::move(bound), visit);
 }
 
 }  // namespace

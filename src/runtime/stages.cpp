@@ -57,8 +57,11 @@ Result<std::unique_ptr<Stage>> Stage::make(Backend& backend, Graph graph,
   stage->params_ = params;
   stage->graph_ = std::move(graph);
   if (!is_static(stage->graph_)) stage->find_split();
-  const Graph part = stage->reason_.empty() ? stage->graph_ : stage->part_before();
-  RLX_ASSIGN(const Graph live, passes::drop_dead(part));
+  Graph part = stage->graph_;
+  if (!stage->reason_.empty()) {
+    RLX_ASSIGN(part, stage->part_before());
+  }
+  RLX_ASSIGN(const Graph live, passes::drop_dead(std::move(part)));
   RLX_ASSIGN(stage->program_, compile_static(backend, live, options));
   stage->program_.executable->end_runs_when(stage->cancel_flag_);
   for (const auto& [name, value] : params)
@@ -103,11 +106,17 @@ void Stage::find_split() {
   }
 }
 
-Graph Stage::part_before() const {
-  Graph part = graph_;
+Result<Graph> Stage::part_before() const {
+  Graph part;
+  ValueMap mapped(graph_);
+  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    if (waits_[i] && !is_source(node.op)) continue;
+    RLX_ASSIGN(mapped[i], part.try_copy(graph_, node, mapped(node.inputs)));
+  }
   std::vector<GraphOutput> outputs;
   for (const auto& [id, decides] : handed_over_) {
-    if (!is_source(graph_.node(id).op)) outputs.push_back({carried_name(id), id});
+    if (!is_source(graph_.node(id).op)) outputs.push_back({carried_name(id), mapped(id)});
   }
   part.set_outputs(std::move(outputs));
   return part;

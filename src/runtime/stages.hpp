@@ -48,7 +48,7 @@ class Stage {
   void find_split();
   /// The name under which a value is handed to the next stage.
   std::string carried_name(ValueId id) const;
-  Graph part_before() const;
+  Result<Graph> part_before() const;
   Result<Stage*> next_for(const Named& values);
   Result<Named> run_program(const Named& inputs);
   std::vector<const void*> slots_of(const Named& inputs) const;

@@ -119,19 +119,29 @@ TEST(Onnx, LeavesComputedShapesToTheRun) {
 }
 
 /// x with a slice of an unknown length, of which the last element and all with a new axis.
+// In graphs inside, where dims have no names.
 TEST(Onnx, LeavesAxesOfUnknownDimsToTheRun) {
-  GraphParts parts;
+  GraphParts parts, branch;
   parts.inputs = {value_info("x", onnx_float, {{4}, {2}, {3}}),
-                  value_info("begin", onnx_int64, {{2}}), value_info("end", onnx_int64, {{2}})};
+                  value_info("begin", onnx_int64, {{2}}), value_info("end", onnx_int64, {{2}}),
+                  value_info("condition", 9, {})};
   parts.initializers = {tensor("axes", onnx_int64, {2}, raw_integers({0, 1})),
                         tensor("first", onnx_int64, {1}, raw_integers({0})),
                         tensor("outer", onnx_int64, {2}, raw_integers({0, -1}))};
   parts.outputs = {value_info("squeezed", onnx_float, {}), value_info("widened", onnx_float, {})};
-  parts.nodes = {node("Slice", {"x", "begin", "end", "axes"}, {"part"}),
-                 node("Squeeze", {"part", "first"}, {"squeezed"}),
-                 node("Unsqueeze", {"part", "outer"}, {"widened"})};
-  const Message model = model_message(parts);
-  const Graph open = import(model);
+  const std::vector<Message> nodes = {node("Slice", {"x", "begin", "end", "axes"}, {"part"}),
+                                      node("Squeeze", {"part", "first"}, {"squeezed"}),
+                                      node("Unsqueeze", {"part", "outer"}, {"widened"})};
+  branch.outputs = parts.outputs;
+  branch.nodes = nodes;
+  parts.nodes = {node("If", {"condition"}, {"squeezed", "widened"},
+                      {graph_attribute("then_branch", graph_message(branch)),
+                       graph_attribute("else_branch", graph_message(branch))})};
+  const Graph with_branches = import(model_message(parts));
+  const auto branches = std::ranges::find_if(with_branches.nodes(),
+                                             [](const Node& one) { return one.op.is<op::If>(); });
+  ASSERT_NE(branches, with_branches.nodes().end());
+  const Graph& open = *branches->op.as<op::If>()->then_branch;
   EXPECT_EQ(count<op::DynamicReshape>(open), 2);
   const auto types_of = [](const Graph& graph) {
     std::vector<std::string> types;
@@ -139,7 +149,12 @@ TEST(Onnx, LeavesAxesOfUnknownDimsToTheRun) {
       types.push_back(graph.type(output.value).text());
     return types;
   };
-  EXPECT_EQ(types_of(open), (std::vector<std::string>{"f32[?,?]", "f32[1,?,?,?,1]"}));
+  EXPECT_EQ(types_of(open), (std::vector<std::string>{"f32[?,3]", "f32[1,?,?,3,1]"}));
+  parts.nodes = nodes;
+  parts.inputs.pop_back();
+  const Message model = model_message(parts);
+  EXPECT_EQ(types_of(import(model)),
+            (std::vector<std::string>{"f32[data_2,3]", "f32[1,data_1,data_2,3,1]"}));
   const auto integers = [](std::int64_t a, std::int64_t b) {
     return Tensor::of<std::int64_t>({2}, {a, b});
   };

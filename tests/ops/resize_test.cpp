@@ -1,4 +1,6 @@
 // Resizing against ONNX's reference evaluator, and what it refuses.
+#include <gmock/gmock.h>
+
 #include "ops/numeric.hpp"
 #include "ops/numpy_answers.hpp"
 
@@ -74,6 +76,37 @@ TEST(Resize, crops_and_extrapolates) {
                          .extrapolation = 10,
                          .roi = {0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7}}),
                 numpy::resize_crop);
+}
+
+TEST(Resize, takes_scales_and_sizes_for_some_axes) {
+  const Shape x{"n", 1, 4, 6};
+  const auto by = op::resize_by({}, x, {2, 3}, {2, 0.5}).value();
+  EXPECT_EQ(by.sizes, (Axes{-1, 1, 8, 3}));
+  EXPECT_EQ(by.scales, (std::vector<double>{1, 1, 2, 0.5}));
+  const auto sizes_by = [&](op::ResizePolicy policy) {
+    return op::resize_to({}, x, {2, 3}, {8, 6}, policy).value().sizes;
+  };
+  EXPECT_EQ(sizes_by(op::ResizePolicy::stretch), (Axes{-1, 1, 8, 6}));
+  EXPECT_EQ(sizes_by(op::ResizePolicy::not_larger), (Axes{-1, 1, 4, 6}));
+  EXPECT_EQ(sizes_by(op::ResizePolicy::not_smaller), (Axes{-1, 1, 8, 12}));
+  EXPECT_EQ(op::resize_by({}, x, {2}, {1, 2}).error().message,
+            "There are (2) scales for (1) axes.");
+  EXPECT_EQ(op::resize_by({}, x, {2}, {-1}).error().message, "The scale (-1) is wrong.");
+  EXPECT_EQ(op::resize_to({}, x, {2}, {-3}, op::ResizePolicy::stretch).error().message,
+            "A size (-3) is negative.");
+}
+
+TEST(Resize, waits_for_sizes) {
+  op::DynamicResize later;
+  later.axes = {1};
+  const Tensor x = Tensor::of<float>({1, 2}, {3, 5});
+  const Tensor sizes = Tensor::of<std::int64_t>({1}, {4}), scales = Tensor::of<float>({1}, {2});
+  for (const Tensor& lengths : {sizes, scales}) {
+    const auto y = evaluate(later, std::vector<Tensor>{x, lengths}).value()[0];
+    EXPECT_THAT(y.as<float>(), ::testing::ElementsAre(3, 3, 5, 5));
+  }
+  EXPECT_EQ(refusal_of(later, {x, Tensor(f32, {2})}),
+            "The op dynamic_resize wants (1) sizes or scales as a list, not f32[2].");
 }
 
 TEST(Resize, refuses_with_sentences) {

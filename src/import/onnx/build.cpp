@@ -73,7 +73,21 @@ Value reshape_to(NodeContext& c, const Value& x, const Value& target, bool allow
   if (const auto dims = c.known_shape(target)) {
     if (const auto shape = target_shape(x.shape(), *dims, allow_zero)) return reshape(x, *shape);
   }
-  return c.add(op::DynamicReshape{allow_zero}, {x, target});
+  const Value result = c.add(op::DynamicReshape{allow_zero}, {x, target});
+  auto known = c.known_shape(target);
+  if (!known) return result;
+  for (std::size_t i = 0; i < known->size(); ++i) {
+    Dim& dim = (*known)[i];
+    if (dim == Dim(0) && !allow_zero && i < x.shape().size()) dim = x.shape()[i];
+    if (dim == Dim(-1)) dim = Dim::unknown();
+  }
+  return with_known_dims(result, *known);
+}
+
+Value with_known_dims(const Value& x, const Shape& known) {
+  return std::ranges::all_of(known, &Dim::is_unknown)
+             ? x
+             : x.graph().add(op::NameDims{known}, Values{x}).front();
 }
 
 Axes known_or_fail(NodeContext& c, int input, const char* what) {
@@ -103,43 +117,34 @@ std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b) {
     const Dim y = i < b.size() ? b[b.size() - 1 - i] : Dim(1);
     Dim& out = result[result.size() - 1 - i];
     if (is_negative(x) || is_negative(y)) fail("A dim is negative.");
-    if (x.is_unknown() || y.is_unknown()) return std::nullopt;
-    if (x == Dim(1) || x == y) {
-      out = y;
-    } else if (y == Dim(1)) {
-      out = x;
-    } else if (x.is_static() != y.is_static()) {
-      // A number other than 1 decides: the symbol is 1 or that number.
-      out = x.is_static() ? x : y;
-    } else if (x.is_static()) {
+    if (!(x == Dim(1)) && !(y == Dim(1)) && !compatible(x, y))
       fail("Dims ({}) and ({}) cannot be broadcast.", x.value(), y.value());
-    } else {
-      return std::nullopt;
-    }
+    out = broadcast_dim(x, y);
+    if (out.is_unknown()) return std::nullopt;
   }
   return result;
 }
 
-Value slice_axis(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t start,
-                 std::int64_t limit) {
-  axis = normal_axis(axis, x.rank());
-  if (!x.type().is_static()) {
-    const Value at = c.integers_constant({axis});
-    return c.add(op::DynamicSliceRange{},
-                 {x, c.integers_constant({start}), c.integers_constant({limit}), at});
-  }
-  Axes starts(static_cast<std::size_t>(x.rank()), 0), limits = x.type().dims();
-  starts[static_cast<std::size_t>(axis)] = start;
-  limits[static_cast<std::size_t>(axis)] = limit;
-  if (limit > static_dim(x, axis)) {
-    fail("A part from ({}) to ({}) reaches beyond axis ({}) of {}.", start, limit, axis,
+Value slice_axis(const Value& x, std::int64_t axis, std::int64_t start, std::int64_t limit) {
+  const auto at = static_cast<std::size_t>(normal_axis(axis, x.rank()));
+  Axes starts(x.shape().size(), 0), limits(x.shape().size(), op::slice_end);
+  starts[at] = start;
+  limits[at] = limit;
+  if (x.shape()[at].is_static() && limit > x.shape()[at].value()) {
+    fail("A part from ({}) to ({}) reaches beyond axis ({}) of {}.", start, limit, at,
          x.type().text());
   }
-  return slice(x, starts, limits);
+  return slice(x, std::move(starts), std::move(limits));
 }
 
 Value scalar_like(NodeContext& c, const Value& like, double value) {
   return c.scalar(like.dtype(), value);
+}
+
+Value filled_like(NodeContext& c, const Value& scalar, const Value& like) {
+  const Shape& shape = like.shape();
+  if (std::ranges::none_of(shape, &Dim::is_unknown)) return broadcast(scalar, shape);
+  return with_known_dims(c.add(op::DynamicFill{}, {scalar, c.add(op::ShapeOf{}, {like})}), shape);
 }
 
 Value constant_of(NodeContext& c, DType dtype, Dims dims, const std::vector<double>& values) {

@@ -23,12 +23,17 @@ Value unsqueeze_axes(const Value& x, const Axes& axes);
 /// Two-way broadcast of shapes; nothing where symbols leave it open.
 std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b);
 
-/// x[start:limit] along one axis; other axes may be symbolic.
-Value slice_axis(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t start,
-                 std::int64_t limit);
+/// A value whose dims data decides, with those of them that are known, for what asks for them.
+Value with_known_dims(const Value& x, const Shape& known);
+
+/// x[start:limit] along one axis; all axes may be symbolic.
+Value slice_axis(const Value& x, std::int64_t axis, std::int64_t start, std::int64_t limit);
 
 /// A scalar of the dtype of `like`.
 Value scalar_like(NodeContext& c, const Value& like, double value);
+
+/// The scalar in the shape of `like`, whatever is known of it.
+Value filled_like(NodeContext& c, const Value& scalar, const Value& like);
 
 /// Values as a constant of that dtype.
 Value constant_of(NodeContext& c, DType dtype, Dims dims, const std::vector<double>& values);

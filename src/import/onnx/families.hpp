@@ -12,6 +12,7 @@ using OpEntries = std::span<const OpEntry>;
 
 OpEntries elementwise_entries();
 OpEntries shape_entries();
+OpEntries fill_entries();
 OpEntries reduce_entries();
 OpEntries nn_entries();
 OpEntries norm_entries();
@@ -35,17 +36,29 @@ OpEntries quantised_contrib_entries();
 OpEntries block_quantised_entries();
 
 inline std::vector<OpEntries> all_families() {
-  return {elementwise_entries(),    shape_entries(),
-          reduce_entries(),         nn_entries(),
-          norm_entries(),           index_entries(),
-          control_entries(),        quantize_entries(),
-          recurrent_entries(),      loss_entries(),
-          attention_entries(),      linear_attention_entries(),
-          resize_entries(),         signal_entries(),
-          image_entries(),          region_entries(),
-          random_entries(),         einsum_entries(),
-          sequence_entries(),       training_entries(),
-          text_entries(),           quantised_contrib_entries(),
+  return {elementwise_entries(),
+          shape_entries(),
+          fill_entries(),
+          reduce_entries(),
+          nn_entries(),
+          norm_entries(),
+          index_entries(),
+          control_entries(),
+          quantize_entries(),
+          recurrent_entries(),
+          loss_entries(),
+          attention_entries(),
+          linear_attention_entries(),
+          resize_entries(),
+          signal_entries(),
+          image_entries(),
+          region_entries(),
+          random_entries(),
+          einsum_entries(),
+          sequence_entries(),
+          training_entries(),
+          text_entries(),
+          quantised_contrib_entries(),
           block_quantised_entries()};
 }
 

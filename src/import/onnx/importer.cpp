@@ -20,7 +20,7 @@ std::string describe(const NodeProto& node) {
 // Symbols are joined to texts like "(a*2)": their names must not look like that.
 std::string symbol_name(std::string name) {
   for (char& c : name) {
-    if (std::string_view("()+-*/?, \t\n").find(c) != std::string_view::npos) c = '_';
+    if (std::string_view("()+-*/|?, \t\n").find(c) != std::string_view::npos) c = '_';
   }
   return name;
 }
@@ -85,6 +85,19 @@ bool is_repeated_inside(const Frame& frame, const Value& value) {
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
   const auto found = model.function_index.find({node.domain, node.op_type, node.overload});
   return found == model.function_index.end() ? nullptr : &model.functions[found->second];
+}
+
+Value Importer::with_names(const Frame& frame, const Value& value) {
+  Shape shape = value.shape();
+  if (frame.graph != main_ || std::ranges::none_of(shape, &Dim::is_unknown)) return value;
+  for (Dim& dim : shape) {
+    if (!dim.is_unknown()) continue;
+    std::string name;
+    do name = fmt::format("data_{}", ++named_dims_);
+    while (symbols_.contains(name));
+    dim = Dim(std::move(name));
+  }
+  return frame.graph->add(op::NameDims{std::move(shape)}, Values{value}).front();
 }
 
 bool Importer::knows(const Frame& frame, const std::string& name) const {
@@ -227,6 +240,9 @@ void Importer::import_inputs(Frame& frame) {
       } else {
         shape.emplace_back(symbol_name(input.name) + ":" + std::to_string(i));
       }
+    }
+    for (const Dim& dim : shape) {
+      if (!dim.is_static()) symbols_.insert(dim.text());
     }
     const auto dtype = dtype_of_element(type.elem_type);
     const Value value = frame.graph->input(input.name, dtype.value_or(f32), shape);

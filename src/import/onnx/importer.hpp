@@ -44,6 +44,10 @@ class Importer {
   const std::set<std::string>& wanted() const { return wanted_; }
 
   // ---- for NodeContext and handlers
+  /// The value with names for what data decides of its dims, in the model's own graph: what follows
+  /// computes with them as with symbols of inputs. Graphs inside are evaluated for dims that may
+  /// differ from one time to the next.
+  Value with_names(const Frame& frame, const Value& value);
   Value find_value(const Frame& frame, const std::string& name) const;
   bool knows(const Frame& frame, const std::string& name) const;
   void define(Frame& frame, const std::string& name, Value value);
@@ -91,6 +95,8 @@ class Importer {
   const std::set<std::string>& fixed_;
   std::set<std::string> wanted_;
   const Graph* main_ = nullptr;
+  std::set<std::string> symbols_;  ///< of the inputs
+  int named_dims_ = 0;
   std::int64_t imported_nodes_ = 0;
 };
 

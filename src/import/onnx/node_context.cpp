@@ -121,7 +121,8 @@ Value NodeContext::folded(Value value) const {
 void NodeContext::set(int i, Value value) {
   if (!wants(i)) return;
   if (value.type().is_static()) checked_elements(value.type().dims(), "The result");
-  importer_.define(frame_, node_.outputs[static_cast<std::size_t>(i)], folded(value));
+  importer_.define(frame_, node_.outputs[static_cast<std::size_t>(i)],
+                   importer_.with_names(frame_, folded(value)));
 }
 
 Value NodeContext::add(Op op, const Values& inputs) const {

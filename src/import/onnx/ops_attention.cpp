@@ -243,7 +243,7 @@ void causal_conv_with_state(NodeContext& c) {
   }
   c.set(0, y);
   const auto length = static_dim(whole, 2);
-  if (c.wants(1)) c.set(1, slice_axis(c, whole, 2, length - past, length));
+  if (c.wants(1)) c.set(1, slice_axis(whole, 2, length - past, length));
 }
 
 constexpr OpEntry entries[] = {

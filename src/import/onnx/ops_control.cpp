@@ -245,7 +245,7 @@ void scan_batched(NodeContext& c) {
     std::vector<Formal> formals{{"step of " + graph.name, {i64, {}}, {}}};
     for (int i = 1; i < c.input_count(); ++i) {
       const Value whole = c.in(i);
-      Value x = slice_axis(c, whole, 0, item, item + 1);
+      Value x = slice_axis(whole, 0, item, item + 1);
       x = reshape(x, Shape(x.shape().begin() + 1, x.shape().end()));
       Type type = x.type();
       if (i > carries) {

@@ -43,7 +43,7 @@ void grid_sample(NodeContext& c) {
                                          : Outside::reflection};
     // The last coordinate of a point is the first of its axes.
     const auto at = spatial - 1 - i;
-    const Value coordinate = reshape(slice_axis(c, points, 2, at, at + 1), {g[0], product_of(out)});
+    const Value coordinate = reshape(slice_axis(points, 2, at, at + 1), {g[0], product_of(out)});
     axes.push_back(neighbours(c, denormalized(c, coordinate, axis), mode, axis));
   }
   const Value wide = cast(x, f32);
@@ -127,7 +127,7 @@ void col2im(NodeContext& c) {
   Shape shape{x.shape()[0], channels};
   for (const auto n : padded) shape.emplace_back(n);
   result = reshape(result, shape);
-  Axes starts{0, 0}, limits{static_dim(result, 0), channels};
+  Axes starts{0, 0}, limits{op::slice_end, channels};
   for (std::size_t i = 0; i < rank; ++i) {
     starts.push_back(pads[i]);
     limits.push_back(pads[i] + image[i]);
@@ -162,8 +162,13 @@ void max_unpool(NodeContext& c) {
                         reshape(x, {count})});
   result = reshape(result, inferred);
   Axes low(shape.size(), 0), high(shape.size(), 0);
-  for (std::size_t i = 0; i < shape.size(); ++i) high[i] = shape[i].value() - inferred[i].value();
-  c.set(shape == inferred ? result : pad(result, low, high));
+  bool larger = false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (!inferred[i].is_static()) continue;  // a batch that is told later
+    high[i] = shape[i].value() - inferred[i].value();
+    larger |= high[i] != 0;
+  }
+  c.set(larger ? pad(result, low, high) : result);
 }
 
 constexpr OpEntry entries[] = {{"GridSample", 16, grid_sample},

@@ -138,7 +138,7 @@ void dropout(NodeContext& c) {
   c.set(0, x);
   if (c.wants(1)) {
     const DType dtype = c.version() < 10 ? x.dtype() : boolean;
-    c.set(1, broadcast(c.scalar(dtype, 1), x.shape()));
+    c.set(1, filled_like(c, c.scalar(dtype, 1), x));
   }
 }
 

@@ -36,21 +36,21 @@ Value sampled(NodeContext& c, const Deformed& d, std::int64_t group) {
   const auto spatial = static_cast<std::int64_t>(d.out.size());
   const Dim points = Dim(d.places) * product_of(to_shape(d.out));
   const Shape& s = d.x.shape();
-  const Value image = slice_axis(c, d.x, 1, group * channels, (group + 1) * channels);
+  const Value image = slice_axis(d.x, 1, group * channels, (group + 1) * channels);
   const auto first = group * d.places * spatial;
-  const Value offsets = slice_axis(c, d.offset, 1, first, first + d.places * spatial);
+  const Value offsets = slice_axis(d.offset, 1, first, first + d.places * spatial);
   const Value apart =
       reshape(cast(offsets, f32), {s[0], d.places, spatial, product_of(to_shape(d.out))});
   std::vector<std::vector<Neighbour>> axes;
   for (std::int64_t i = 0; i < spatial; ++i) {
-    const Value moved = reshape(slice_axis(c, apart, 2, i, i + 1), {s[0], points});
+    const Value moved = reshape(slice_axis(apart, 2, i, i + 1), {s[0], points});
     const Value place =
         moved + reshape(regular_places(c, d, static_cast<std::size_t>(i)), {1, points});
     axes.push_back(neighbours(c, place, "linear", {.size = static_dim(d.x, i + 2)}));
   }
   Value pixels = weighted_pixels(c, cast(image, f32), axes);
   if (d.mask) {
-    const Value mask = slice_axis(c, d.mask, 1, group * d.places, (group + 1) * d.places);
+    const Value mask = slice_axis(d.mask, 1, group * d.places, (group + 1) * d.places);
     pixels = pixels * reshape(cast(mask, f32), {s[0], 1, points});
   }
   return pixels;
@@ -174,7 +174,7 @@ void roi_align(NodeContext& c) {
   const Dim count = regions.shape()[0];
   const auto axis_of = [&](std::int64_t first) {
     const auto edge = [&](std::int64_t column) {
-      const Value v = slice_axis(c, regions, 1, column, column + 1) * c.scalar(f32, scale);
+      const Value v = slice_axis(regions, 1, column, column + 1) * c.scalar(f32, scale);
       return half_pixel ? v - c.scalar(f32, 0.5) : v;
     };
     const Value start = edge(first);

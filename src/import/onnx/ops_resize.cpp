@@ -1,6 +1,5 @@
 // Resize and Upsample.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "import/onnx/build.hpp"
@@ -12,6 +11,7 @@ namespace {
 using op::ResizeCoordinates;
 using op::ResizeMode;
 using op::ResizeNearest;
+using op::ResizePolicy;
 
 template <class Enum>
 Enum named(const std::string& name, std::initializer_list<Enum> values) {
@@ -39,63 +39,6 @@ ResizeNearest nearest_named(const std::string& name) {
   return named(name, {N::round_prefer_floor, N::round_prefer_ceil, N::floor, N::ceil});
 }
 
-std::int64_t scaled(std::int64_t size, double scale) {
-  const double result = std::floor(static_cast<double>(size) * scale);
-  if (!(result >= 0 && result < 1e12)) fail("The scale ({}) is wrong.", scale);
-  return static_cast<std::int64_t>(result);
-}
-
-// Every axis keeps its size unless scales or sizes for it are given.
-op::Resize same_size(const Value& x) {
-  op::Resize attributes;
-  for (int i = 0; i < x.rank(); ++i) attributes.sizes.push_back(static_dim(x, i));
-  attributes.scales.assign(attributes.sizes.size(), 1);
-  return attributes;
-}
-
-void apply_scales(op::Resize& attributes, const Axes& axes, const std::vector<double>& scales) {
-  if (scales.size() != axes.size()) {
-    fail("There are ({}) scales for ({}) axes.", scales.size(), axes.size());
-  }
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
-    attributes.scales[axis] = scales[i];
-    attributes.sizes[axis] = scaled(attributes.sizes[axis], scales[i]);
-  }
-}
-
-// `policy` decides between the scales of the axes where they are to be equal. Axes without elements
-// have none, and keep their size.
-void apply_sizes(op::Resize& attributes, const Axes& axes, Axes sizes, const std::string& policy) {
-  if (sizes.size() != axes.size()) {
-    fail("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
-  }
-  std::optional<double> common;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto in = attributes.sizes[static_cast<std::size_t>(axes[i])];
-    if (in == 0 && sizes[i] != 0) fail("An axis of 0 elements cannot be resized.");
-    if (in == 0) continue;
-    const double scale = static_cast<double>(sizes[i]) / static_cast<double>(in);
-    if (!common || (policy == "not_larger" ? scale < *common : scale > *common)) common = scale;
-  }
-  if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller") {
-    fail("The policy ({}) is unknown.", policy);
-  }
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
-    const auto in = static_cast<double>(attributes.sizes[axis]);
-    if (in == 0) continue;
-    if (policy == "stretch") {
-      attributes.scales[axis] = static_cast<double>(sizes[i]) / in;
-    } else {
-      attributes.scales[axis] = *common;
-      sizes[i] = static_cast<std::int64_t>(std::floor(in * *common + 0.5));
-    }
-    if (sizes[i] < 0) fail("A size ({}) is negative.", sizes[i]);
-    attributes.sizes[axis] = sizes[i];
-  }
-}
-
 std::vector<double> reals_or_fail(NodeContext& c, int input, const char* what) {
   const auto numbers = c.known_reals(c.in(input));
   if (!numbers) fail_unsupported("Its {} must be known before it runs.", what);
@@ -107,9 +50,66 @@ bool has_elements(NodeContext& c, int input) {
   return c.has(input) && c.in(input).shape() != Shape{Dim(0)};
 }
 
+template <class T>
+T value_or_fail(Result<T> result) {
+  if (!result.ok()) throw Exception(std::move(result.error()));
+  return *std::move(result);
+}
+
+/// The resize by known scales; nothing where a dim that changes is told later.
+std::optional<op::Resize> scaled(const op::Resize& how, const Shape& x, const Axes& axes,
+                                 const std::vector<double>& scales) {
+  if (scales.size() != axes.size())
+    fail("There are ({}) scales for ({}) axes.", scales.size(), axes.size());
+  Axes changed;
+  std::vector<double> by;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const bool is_number = x[static_cast<std::size_t>(axes[i])].is_static();
+    if (!is_number && scales[i] == 1) continue;
+    if (!is_number) return std::nullopt;
+    changed.push_back(axes[i]);
+    by.push_back(scales[i]);
+  }
+  return value_or_fail(op::resize_by(how, x, changed, by));
+}
+
+/// The resize to known sizes; nothing where one, or a dim that changes, is told later.
+std::optional<op::Resize> sized(const op::Resize& how, const Shape& x, const Axes& axes,
+                                const Shape& sizes, ResizePolicy policy) {
+  if (sizes.size() != axes.size())
+    fail("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
+  Axes changed, to;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const Dim& dim = x[static_cast<std::size_t>(axes[i])];
+    if (!dim.is_static() && dim == sizes[i]) continue;
+    if (!dim.is_static() || sizes[i].value() == -1) return std::nullopt;
+    changed.push_back(axes[i]);
+    to.push_back(sizes[i].value());
+  }
+  return value_or_fail(op::resize_to(how, x, changed, to, policy));
+}
+
+/// A resize by scales or to sizes that are told later, or of dims that are.
+void resize_later(NodeContext& c, const op::Resize& how, const Value& x, const Axes& axes,
+                  const Value& lengths, ResizePolicy policy) {
+  op::DynamicResize later{how};
+  later.axes = axes;
+  later.policy = policy;
+  const Value result = c.add(std::move(later), {x, lengths});
+  const auto sizes = c.known_shape(lengths);
+  if (!sizes || sizes->size() != axes.size() || policy != ResizePolicy::stretch) {
+    c.set(result);
+    return;
+  }
+  Shape known = x.shape();
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    known[static_cast<std::size_t>(axes[i])] = (*sizes)[i];
+  c.set(with_known_dims(result, known));
+}
+
 void resize(NodeContext& c) {
   const Value x = c.in(0);
-  op::Resize attributes = same_size(x);
+  op::Resize attributes;
   attributes.mode = mode_named(c.text("mode", "nearest"));
   attributes.coordinates =
       coordinates_named(c.text("coordinate_transformation_mode", "half_pixel"));
@@ -123,14 +123,9 @@ void resize(NodeContext& c) {
   if (axes.empty()) {
     for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
   }
-  const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
-  if (has_elements(c, 3)) {
-    apply_sizes(attributes, axes, known_or_fail(c, 3, "sizes"), policy);
-  } else if (has_elements(c, 2)) {
-    apply_scales(attributes, axes, reals_or_fail(c, 2, "scales"));
-  } else {
-    fail("Neither sizes nor scales are given.");
-  }
+  const auto policy =
+      named(c.text("keep_aspect_ratio_policy", "stretch"),
+            {ResizePolicy::stretch, ResizePolicy::not_larger, ResizePolicy::not_smaller});
   if (attributes.coordinates == ResizeCoordinates::tf_crop_and_resize) {
     const auto given = reals_or_fail(c, 1, "region");
     if (given.size() != 2 * axes.size()) fail("The region has ({}) numbers.", given.size());
@@ -142,20 +137,36 @@ void resize(NodeContext& c) {
       attributes.roi[static_cast<std::size_t>(axes[i]) + rank] = given[i + axes.size()];
     }
   }
-  c.set(c.add(attributes, {x}));
+  const bool to_sizes = has_elements(c, 3);
+  if (!to_sizes && !has_elements(c, 2)) fail("Neither sizes nor scales are given.");
+  const Value lengths = c.in(to_sizes ? 3 : 2);
+  std::optional<op::Resize> known;
+  if (const auto sizes = to_sizes ? c.known_shape(lengths) : std::nullopt)
+    known = sized(attributes, x.shape(), axes, *sizes, policy);
+  if (const auto scales = to_sizes ? std::nullopt : c.known_reals(lengths))
+    known = scaled(attributes, x.shape(), axes, *scales);
+  if (known) {
+    c.set(c.add(*std::move(known), {x}));
+  } else {
+    resize_later(c, attributes, x, axes, lengths, policy);
+  }
 }
 
 // Resize-10 and Upsample: output pixel i is input pixel i / scale, rounded down.
 void resize_asymmetric(NodeContext& c, const std::vector<double>& scales) {
   const Value x = c.in(0);
-  op::Resize attributes = same_size(x);
+  op::Resize attributes;
   attributes.mode = mode_named(c.text("mode", "nearest"));
   attributes.coordinates = ResizeCoordinates::asymmetric;
   attributes.nearest = ResizeNearest::floor;
   Axes axes;
   for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
-  apply_scales(attributes, axes, scales);
-  c.set(c.add(attributes, {x}));
+  if (auto known = scaled(attributes, x.shape(), axes, scales)) {
+    c.set(c.add(*std::move(known), {x}));
+    return;
+  }
+  const Value list = constant_of(c, f64, {static_cast<std::int64_t>(scales.size())}, scales);
+  resize_later(c, attributes, x, axes, list, ResizePolicy::stretch);
 }
 
 void resize_by_input(NodeContext& c) { resize_asymmetric(c, reals_or_fail(c, 1, "scales")); }

@@ -72,7 +72,7 @@ void split_to_sequence(NodeContext& c) {
   std::int64_t start = 0;
   for (const auto size : sizes) {
     if (size < 0 || size > whole - start) fail("The parts do not fit an axis of ({}).", whole);
-    Value part = slice_axis(c, x, axis, start, start + size);
+    Value part = slice_axis(x, axis, start, start + size);
     if (!keep) {
       Shape shape = part.shape();
       shape.erase(shape.begin() + axis);

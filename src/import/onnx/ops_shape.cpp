@@ -1,7 +1,6 @@
-// Ops that only rearrange elements, or make them: reshape, transpose, slice, pad, expand, fills.
+// Ops that only rearrange elements: reshape, transpose, concat, split, slice, pad, blocks.
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <numeric>
 
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
@@ -71,9 +70,7 @@ Value reshape_by_axes(NodeContext& c, const Value& x, Axes axes) {
     shape.push_back(axis < 0 ? Dim(1) : x.shape()[static_cast<std::size_t>(axis)]);
     axis = axis < 0 ? x.rank() : axis;
   }
-  const Value result = reshape_to(c, x, gather(dims, c.integers_constant(axes), 0), true);
-  // Its dims are those that data tells; the others are known for what reads them.
-  return std::ranges::all_of(shape, &Dim::is_unknown) ? result : reshape(result, shape);
+  return with_known_dims(reshape_to(c, x, gather(dims, c.integers_constant(axes), 0), true), shape);
 }
 
 void squeeze_node(NodeContext& c) {
@@ -139,13 +136,39 @@ void split_into(NodeContext& c, const Value& x, std::int64_t axis, const Axes& s
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] < 0) fail("The size ({}) of a part is negative.", sizes[i]);
     if (c.wants(static_cast<int>(i))) {
-      c.set(static_cast<int>(i), slice_axis(c, x, axis, position, position + sizes[i]));
+      c.set(static_cast<int>(i), slice_axis(x, axis, position, position + sizes[i]));
     }
     position += sizes[i];
   }
   const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
   if (whole.is_static() && position != whole.value()) {
     fail("The parts have ({}) elements together and the axis ({}).", position, whole.value());
+  }
+}
+
+/// x sliced along `axes` by lists that are told later or whose dims are; the other axes stay.
+Value sliced_later(NodeContext& c, const Value& x, const Values& lists,
+                   const std::optional<Axes>& axes) {
+  Values operands{x};
+  for (const Value& list : lists)
+    operands.push_back(list && list.dtype() != i64 ? cast(list, i64) : list);
+  const Value result = c.add(op::DynamicSliceRange{}, operands);
+  if (!axes) return result;
+  Shape known = x.shape();
+  for (const std::int64_t axis : *axes)
+    known[static_cast<std::size_t>(normal_axis(axis, x.rank()))] = Dim::unknown();
+  return with_known_dims(result, known);
+}
+
+/// Parts of one size, the last one what is left, of an axis whose dim is told later.
+void split_later(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t parts) {
+  const auto list = [&](std::int64_t number) { return c.integers_constant({number}); };
+  const Value whole = gather(c.add(op::ShapeOf{}, {x}), list(axis), 0);
+  const Value each = (whole + list(parts - 1)) / list(parts);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    if (!c.wants(static_cast<int>(i))) continue;
+    const Values bounds{each * list(i), each * list(i + 1), list(axis)};
+    c.set(static_cast<int>(i), sliced_later(c, x, bounds, Axes{axis}));
   }
 }
 
@@ -158,6 +181,10 @@ void split_node(NodeContext& c) {
   if (!sizes) {
     const auto parts = c.integer("num_outputs", c.output_count());
     if (parts <= 0 || parts != c.output_count()) fail("The number of parts ({}) is wrong.", parts);
+    if (!x.shape()[static_cast<std::size_t>(axis)].is_static()) {
+      split_later(c, x, axis, parts);
+      return;
+    }
     const auto whole = static_dim(x, axis);
     const auto each = (whole + parts - 1) / parts;
     if (c.version() < 18 && whole % parts != 0) {
@@ -173,31 +200,37 @@ void split_node(NodeContext& c) {
 
 // ---- slice --------------------------------------------------------------------------------------
 
-// Starts, ends, steps for `axes` as slices of every axis; nothing where a symbolic dim matters.
-std::optional<op::Slice> static_slice(const Value& x, const Axes& starts, const Axes& ends,
-                                      const Axes& axes, const Axes& steps) {
+/// Slices along some axes, by numbers.
+struct KnownSlices {
+  Axes starts, ends, axes, steps;
+};
+
+/// The slices along axes whose dims are known, which leave the other axes whole; `open` takes those
+/// whose dims are still to be told.
+op::Slice static_slice(const Value& x, const KnownSlices& slices, KnownSlices& open) {
   const auto rank = static_cast<std::size_t>(x.rank());
-  op::Slice result{Axes(rank, 0), Axes(rank, 0), Axes(rank, 1)};
+  op::Slice result{Axes(rank, 0), Axes(rank, op::slice_end), Axes(rank, 1)};
   std::vector<bool> done(rank, false);
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(normal_axis(axes[i], x.rank()));
-    if (done[axis]) fail("The axis ({}) is sliced twice.", axes[i]);
-    if (steps[i] == 0) fail("A step of 0 is not possible.");
+  for (std::size_t i = 0; i < slices.axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(normal_axis(slices.axes[i], x.rank()));
+    const std::int64_t start = slices.starts[i], end = slices.ends[i], step = slices.steps[i];
+    if (done[axis]) fail("The axis ({}) is sliced twice.", slices.axes[i]);
+    if (step == 0) fail("A step of 0 is not possible.");
     done[axis] = true;
-    if (!x.shape()[axis].is_static()) return std::nullopt;
-    const std::int64_t dim = x.shape()[axis].value(), step = steps[i];
+    if (!x.shape()[axis].is_static()) {
+      open.starts.push_back(start);
+      open.ends.push_back(end);
+      open.axes.push_back(static_cast<std::int64_t>(axis));
+      open.steps.push_back(step);
+      continue;
+    }
+    const std::int64_t dim = x.shape()[axis].value();
     const auto from_end = [dim](std::int64_t at) { return at < 0 ? at + dim : at; };
     const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
-    result.starts[axis] = std::clamp(from_end(std::max(starts[i], -dim)), std::int64_t{0},
+    result.starts[axis] = std::clamp(from_end(std::max(start, -dim)), std::int64_t{0},
                                      std::max<std::int64_t>(high, 0));
-    result.limits[axis] =
-        std::clamp(from_end(std::max(ends[i], -dim - 1)), low, std::max(high, low));
+    result.limits[axis] = std::clamp(from_end(std::max(end, -dim - 1)), low, std::max(high, low));
     result.steps[axis] = step;
-  }
-  for (std::size_t axis = 0; axis < rank; ++axis) {
-    if (done[axis]) continue;
-    if (!x.shape()[axis].is_static()) return std::nullopt;
-    result.limits[axis] = x.shape()[axis].value();
   }
   return result;
 }
@@ -206,20 +239,27 @@ void slice_with(NodeContext& c, const Value& x, Value starts, Value ends, Value 
   const auto known_starts = c.known_integers(starts), known_ends = c.known_integers(ends);
   const auto known_axes = c.known_integers(axes), known_steps = c.known_integers(steps);
   const bool known = known_starts && known_ends && (!axes || known_axes) && (!steps || known_steps);
-  if (known) {
-    Axes all(known_starts->size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-    const Axes at = known_axes.value_or(all), by = known_steps.value_or(Axes(all.size(), 1));
-    if (known_ends->size() != all.size() || at.size() != all.size() || by.size() != all.size()) {
-      fail("Starts, ends, axes and steps have different lengths.");
-    }
-    if (const auto attributes = static_slice(x, *known_starts, *known_ends, at, by)) {
-      c.set(c.add(*attributes, {x}));
-      return;
-    }
+  if (!known) {
+    c.set(sliced_later(c, x, {starts, ends, axes, steps}, known_axes));
+    return;
   }
-  const auto wide = [](Value v) { return v && v.dtype() != i64 ? cast(v, i64) : v; };
-  c.set(c.add(op::DynamicSliceRange{}, {x, wide(starts), wide(ends), wide(axes), wide(steps)}));
+  const std::size_t count = known_starts->size();
+  Axes all(count);
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  const KnownSlices slices{*known_starts, *known_ends, known_axes.value_or(all),
+                           known_steps.value_or(Axes(count, 1))};
+  if (slices.ends.size() != count || slices.axes.size() != count || slices.steps.size() != count)
+    fail("Starts, ends, axes and steps have different lengths.");
+  KnownSlices open;
+  const Value part = c.add(static_slice(x, slices, open), {x});
+  if (open.axes.empty()) {
+    c.set(part);
+    return;
+  }
+  c.set(sliced_later(c, part,
+                     {c.integers_constant(open.starts), c.integers_constant(open.ends),
+                      c.integers_constant(open.axes), c.integers_constant(open.steps)},
+                     open.axes));
 }
 
 void slice_node(NodeContext& c) {
@@ -280,122 +320,6 @@ void pad_by_attributes(NodeContext& c) {
   pad_by(c, x, pads, {}, pad_mode(c), c.scalar(x.dtype(), c.real("value", 0)));
 }
 
-// ---- broadcasts and fills -----------------------------------------------------------------------
-
-void expand(NodeContext& c) {
-  const Value x = c.in(0);
-  const auto target = c.known_shape(c.in(1));
-  const auto shape = target ? broadcast_shape(x.shape(), *target) : std::nullopt;
-  c.set(shape ? broadcast(x, *shape) : c.add(op::DynamicBroadcast{}, {x, cast(c.in(1), i64)}));
-}
-
-void tile(NodeContext& c) {
-  const Value x = c.in(0);
-  const auto repeats = c.known_shape(c.in(1));
-  if (!repeats || x.rank() == 0) {
-    c.set(repeats ? x : c.add(op::DynamicTile{}, {x, c.in(1)}));
-    return;
-  }
-  if (static_cast<int>(repeats->size()) != x.rank()) {
-    fail("There are ({}) repeats for {}.", repeats->size(), x.type().text());
-  }
-  Shape apart, repeated, joined;
-  for (std::size_t i = 0; i < repeats->size(); ++i) {
-    const Dim &dim = x.shape()[i], &count = (*repeats)[i];
-    apart.insert(apart.end(), {Dim(1), dim});
-    repeated.insert(repeated.end(), {count, dim});
-    joined.push_back(count * dim);
-  }
-  c.set(reshape(broadcast(reshape(x, apart), repeated), joined));
-}
-
-// Tile-1: the number of tiles and the axis are scalars.
-void tile_one_axis(NodeContext& c) {
-  const Value x = c.in(0);
-  const Axes tiles = known_or_fail(c, 1, "tiles"), axis = known_or_fail(c, 2, "axis");
-  if (tiles.size() != 1 || axis.size() != 1 || tiles[0] < 0) fail("Tiles and axis are scalars.");
-  c.set(concat(Values(static_cast<std::size_t>(std::min<std::int64_t>(tiles[0], 1 << 16)), x),
-               axis[0]));
-}
-
-void constant_of_shape(NodeContext& c) {
-  const auto value = c.tensor("value");
-  if (value && value->elements() != 1) fail("The value must have one element.");
-  const Value fill = value ? c.graph().constant(value->reshaped({})) : c.scalar(f32, 0);
-  const auto shape = c.known_shape(c.in(0));
-  c.set(shape ? broadcast(fill, *shape) : c.add(op::DynamicFill{}, {fill, c.in(0)}));
-}
-
-void constant(NodeContext& c) {
-  std::optional<Tensor> value = c.tensor("value");
-  if (const auto real = c.optional_real("value_float")) {
-    value = Tensor::scalar<float>(static_cast<float>(*real));
-  }
-  if (c.has_attribute("value_int")) value = Tensor::scalar<std::int64_t>(c.integer("value_int"));
-  if (c.has_attribute("value_floats")) {
-    const auto reals = c.reals("value_floats");
-    const std::vector<float> floats(reals.begin(), reals.end());
-    value = Tensor::of<float>({static_cast<std::int64_t>(floats.size())},
-                              std::span<const float>(floats));
-  }
-  if (const auto list = c.optional_integers("value_ints")) {
-    c.set(c.integers_constant(*list));
-    return;
-  }
-  if (c.has_attribute("value_string") || c.has_attribute("value_strings")) {
-    fail_unsupported("Texts are not supported.");
-  }
-  if (!value) fail("The value is missing.");
-  if (!c.wants(0)) return;
-  c.set(c.importer().weight(c.frame(), c.node().outputs[0], *std::move(value)));
-}
-
-void range(NodeContext& c) {
-  const Value start = c.in(0), limit = c.in(1), delta = c.in(2);
-  const DType dtype = start.dtype();
-  const auto from = c.known_reals(start), to = c.known_reals(limit), by = c.known_reals(delta);
-  const auto dim = c.known_shape(limit);
-  const bool counts = from && by && from->size() == 1 && by->size() == 1;
-  if (counts && (*from)[0] == 0 && (*by)[0] == 1 && dim && dim->size() == 1 &&
-      !(*dim)[0].text().empty()) {
-    c.set(c.add(op::Iota{dtype, {(*dim)[0]}, 0}, {}));
-    return;
-  }
-  if (!counts || !to || to->size() != 1) {
-    c.set(c.add(op::DynamicRange{}, {start, limit, delta}));
-    return;
-  }
-  if ((*by)[0] == 0) fail("A step of 0 is not possible.");
-  const double count = std::max(std::ceil(((*to)[0] - (*from)[0]) / (*by)[0]), 0.0);
-  if (!(count < 1e12)) fail("A range of ({}) elements is too long.", count);
-  const Value steps = c.add(op::Iota{dtype, {static_cast<std::int64_t>(count)}, 0}, {});
-  c.set(steps * reshape(delta, {}) + reshape(start, {}));
-}
-
-// Indices along the last two axes, as i64 [rows, columns].
-std::pair<Value, Value> row_and_column(NodeContext& c, const Value& x) {
-  const Shape shape(x.shape().end() - 2, x.shape().end());
-  return {c.add(op::Iota{i64, shape, 0}, {}), c.add(op::Iota{i64, shape, 1}, {})};
-}
-
-void trilu(NodeContext& c) {
-  const Value x = c.in(0);
-  if (x.rank() < 2) fail("It takes matrices, not {}.", x.type().text());
-  const auto [row, column] = row_and_column(c, x);
-  const Value shifted = c.has(1) ? row + reshape(c.in(1), {}) : row;
-  const bool upper = c.flag("upper", true);
-  const Value kept = upper ? less_equal(shifted, column) : less_equal(column, shifted);
-  c.set(select(kept, x, c.scalar(x.dtype(), 0)));
-}
-
-void eye_like(NodeContext& c) {
-  const Value x = c.in(0);
-  if (x.rank() != 2) fail("It takes a matrix, not {}.", x.type().text());
-  const auto [row, column] = row_and_column(c, x);
-  const Value diagonal = equal(row + c.scalar(i64, static_cast<double>(c.integer("k", 0))), column);
-  c.set(cast(diagonal, c.element_type("dtype", x.dtype())));
-}
-
 // ---- blocks -------------------------------------------------------------------------------------
 
 std::int64_t block_size(NodeContext& c) {
@@ -446,7 +370,7 @@ void center_crop_pad(NodeContext& c) {
     const auto now = static_dim(x, axis), wanted = sizes[i];
     if (wanted < now) {
       const auto start = (now - wanted) / 2;
-      x = slice_axis(c, x, axis, start, start + wanted);
+      x = slice_axis(x, axis, start, start + wanted);
     } else if (wanted > now) {
       Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
       low[static_cast<std::size_t>(axis)] = (wanted - now) / 2;
@@ -472,14 +396,6 @@ constexpr OpEntry entries[] = {
     {"Slice", 1, slice_by_attributes},
     {"Pad", 11, pad_node},
     {"Pad", 1, pad_by_attributes},
-    {"Expand", 8, expand},
-    {"Tile", 6, tile},
-    {"Tile", 1, tile_one_axis},
-    {"ConstantOfShape", 9, constant_of_shape},
-    {"Constant", 1, constant},
-    {"Range", 11, range},
-    {"Trilu", 14, trilu},
-    {"EyeLike", 9, eye_like},
     {"DepthToSpace", 1, depth_to_space},
     {"SpaceToDepth", 1, space_to_depth},
     {"CenterCropPad", 18, center_crop_pad},

@@ -21,16 +21,16 @@ Value without_last(const Value& x) {
   return reshape(x, Shape(x.shape().begin(), x.shape().end() - 1));
 }
 
-Value part(NodeContext& c, const Value& x, std::int64_t index) {
-  return without_last(slice_axis(c, x, x.rank() - 1, index, index + 1));
+Value part(const Value& x, std::int64_t index) {
+  return without_last(slice_axis(x, x.rank() - 1, index, index + 1));
 }
 
 Value to_complex(NodeContext& c, const Value& x) {
   if (!has_complex_axis(x)) {
     const Value real = without_last(x);
-    return c.add(op::MakeComplex{}, {real, broadcast(scalar_like(c, real, 0), real.shape())});
+    return c.add(op::MakeComplex{}, {real, filled_like(c, scalar_like(c, real, 0), real)});
   }
-  return c.add(op::MakeComplex{}, {part(c, x, 0), part(c, x, 1)});
+  return c.add(op::MakeComplex{}, {part(x, 0), part(x, 1)});
 }
 
 Value from_complex(NodeContext& c, const Value& x) {
@@ -41,9 +41,9 @@ Value from_complex(NodeContext& c, const Value& x) {
 }
 
 // Cuts or pads the axis with zeros at its end.
-Value with_length(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t length) {
+Value with_length(const Value& x, std::int64_t axis, std::int64_t length) {
   const auto now = static_dim(x, axis);
-  if (length < now) return slice_axis(c, x, axis, 0, length);
+  if (length < now) return slice_axis(x, axis, 0, length);
   if (length == now) return x;
   Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
   high[static_cast<std::size_t>(axis)] = length - now;
@@ -66,18 +66,18 @@ Value transformed(NodeContext& c, Value x, std::int64_t axis, std::optional<std:
   if (inverse && onesided) {
     const auto result = length.value_or(2 * (n - 1));
     if (result <= 0) fail("The length ({}) is not positive.", result);
-    const Value bins = to_complex(c, with_length(c, x, axis, result / 2 + 1));
+    const Value bins = to_complex(c, with_length(x, axis, result / 2 + 1));
     y = unsqueeze_axes(c.add(op::Irfft{axis, result}, {bins}), {x.rank() - 1});
   } else {
     if (length.value_or(n) <= 0) fail("The length ({}) is not positive.", length.value_or(n));
-    x = with_length(c, x, axis, length.value_or(n));
+    x = with_length(x, axis, length.value_or(n));
     const bool real = !has_complex_axis(x);
     if (real && !inverse && onesided) {
       y = from_complex(c, c.add(op::Rfft{axis}, {without_last(x)}));
     } else {
       const Value spectrum = c.add(op::Fft{axis, inverse}, {to_complex(c, x)});
       y = from_complex(c, spectrum);
-      if (onesided) y = slice_axis(c, y, axis, 0, length.value_or(n) / 2 + 1);
+      if (onesided) y = slice_axis(y, axis, 0, length.value_or(n) / 2 + 1);
     }
   }
   return y.dtype() == dtype ? y : cast(y, dtype);
@@ -110,10 +110,10 @@ void stft(NodeContext& c) {
   }
   const bool is_complex_signal = x.rank() == 3 && has_complex_axis(x);
   Value frames;
-  const Value real = x.rank() == 3 ? part(c, x, 0) : x;
+  const Value real = x.rank() == 3 ? part(x, 0) : x;
   frames = unsqueeze_axes(c.add(op::Frame{length, step}, {real}), {-1});
   if (is_complex_signal) {
-    const Value imaginary = c.add(op::Frame{length, step}, {part(c, x, 1)});
+    const Value imaginary = c.add(op::Frame{length, step}, {part(x, 1)});
     frames = concat({frames, unsqueeze_axes(imaginary, {-1})}, 3);
   }
   if (window) frames = frames * reshape(window, {length, 1});

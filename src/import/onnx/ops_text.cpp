@@ -45,7 +45,7 @@ Value counts(NodeContext& c, const Value& x, const Grams& grams, std::int64_t st
       column.push_back(grams.items[static_cast<std::size_t>(g * grams.length + i)]);
     }
     const Value items =
-        reshape(slice_axis(c, x, 1, i * step, i * step + windows), {x.shape()[0], windows, 1});
+        reshape(slice_axis(x, 1, i * step, i * step + windows), {x.shape()[0], windows, 1});
     const Value same = equal(items, c.integers_constant(column));
     all = all ? logical_and(all, same) : same;
   }

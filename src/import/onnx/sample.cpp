@@ -59,7 +59,7 @@ std::vector<Neighbour> neighbours(NodeContext& c, Value x, const std::string& mo
   }
   if (mode == "nearest") {
     const Value whole = axis.outside == Outside::reflection ? c.add(op::Trunc{}, {x}) : x;
-    return {neighbour(c, whole, broadcast(one, x.shape()), axis)};
+    return {neighbour(c, whole, filled_like(c, one, x), axis)};
   }
   const Value base = rlx::floor(x), t = x - base;
   if (mode == "linear") {
