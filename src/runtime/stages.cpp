@@ -27,6 +27,17 @@ bool is_source(const Op& op) {
   return op.is<op::Constant>() || op.is<op::Param>() || op.is<op::Input>();
 }
 
+/// Does what the node gives hang on weights alone, run after run? Parts compute such values for
+/// themselves, once.
+bool is_fixed(const Node& node, const std::vector<bool>& fixed) {
+  const OpTraits& traits = node.op.info().traits;
+  if (node.op.is<op::Constant>() || node.op.is<op::Param>()) return true;
+  if (node.inputs.empty() || traits.random || traits.stateful || traits.control_flow) return false;
+  return std::ranges::all_of(node.inputs, [&](ValueId id) {
+    return id.node < 0 || fixed[static_cast<std::size_t>(id.node)];
+  });
+}
+
 /// "carried_", with as many underscores as it takes that no input or param has a name that starts
 /// so: what the stages before handed over has one.
 std::string unused_prefix(const Graph& graph) {
@@ -77,6 +88,7 @@ void Stage::find_split() {
   carried_ = unused_prefix(graph_);
   const auto& nodes = graph_.nodes();
   waits_.assign(nodes.size(), false);
+  fixed_.assign(nodes.size(), false);
   const auto waits = [&](ValueId id) {
     return id.node >= 0 && waits_[static_cast<std::size_t>(id.node)];
   };
@@ -84,25 +96,29 @@ void Stage::find_split() {
     const Node& node = nodes[i];
     const bool after = std::any_of(node.inputs.begin(), node.inputs.end(), waits);
     waits_[i] = after || is_unresolved(node);
+    fixed_[i] = !waits_[i] && is_fixed(node, fixed_);
     if (!waits_[i]) continue;
     const OpTraits& traits = node.op.info().traits;
     if (!after && reason_.empty()) {
       reason_ = fmt::format("data decides the dims of {}{}", node.op.name(),
                             node.origin.empty() ? "" : " (" + node.origin.text() + ")");
     }
-    if (!after && node.op.info().eval_dynamic) host_nodes_.push_back(static_cast<std::int32_t>(i));
+    const bool on_host = !after && node.op.info().eval_dynamic;
+    if (on_host) host_nodes_.push_back(static_cast<std::int32_t>(i));
     for (const ValueId id : node.inputs) {
       if (id.node < 0 || waits(id)) continue;
       const Type& type = graph_.type(id);
       const bool may_decide =
           !is_float(type.dtype) && !is_complex(type.dtype) && type.elements() <= 64;
-      handed_over_[id] =
-          handed_over_[id] || (may_decide && (traits.shape_operands || traits.control_flow) &&
-                               !node.op.info().eval_dynamic);
+      const bool decides = may_decide && (traits.shape_operands || traits.control_flow) &&
+                           !node.op.info().eval_dynamic;
+      if (decides || on_host || !fixed_[static_cast<std::size_t>(id.node)])
+        handed_over_[id] = handed_over_[id] || decides;
     }
   }
   for (const GraphOutput& output : graph_.outputs()) {
-    if (!waits(output.value)) handed_over_.try_emplace(output.value, false);
+    const auto node = static_cast<std::size_t>(output.value.node);
+    if (!waits_[node] && !fixed_[node]) handed_over_.try_emplace(output.value, false);
   }
 }
 
@@ -232,6 +248,9 @@ Result<Graph> Stage::part_after(const Named& values) const {
         mapped[i].push_back(carried({index, static_cast<std::int32_t>(k)}, false));
     } else if (!waits_[i]) {
       mapped[i].resize(node.results.size());
+      if (fixed_[i]) {
+        RLX_ASSIGN(mapped[i], next.try_copy(graph_, node, mapped(node.inputs)));
+      }
       for (std::size_t k = 0; k < node.results.size(); ++k) {
         const auto found = handed_over_.find({index, static_cast<std::int32_t>(k)});
         if (found != handed_over_.end()) mapped[i][k] = carried(found->first, found->second);

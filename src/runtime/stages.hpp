@@ -66,6 +66,7 @@ class Stage {
   StaticProgram program_;
   std::string reason_;
   std::string carried_;      ///< how those names start
+  std::vector<bool> fixed_;  ///< by node: hangs on weights alone
   std::vector<bool> waits_;  ///< by node: needs data of this stage to get static dims
   std::map<ValueId, bool>
       handed_over_;  ///< values of this stage that later ones read; true: they decide dims

@@ -277,6 +277,24 @@ TEST(Program, many_stages_hand_over_values_under_their_own_names) {
   }
 }
 
+// Nothing is handed over that hangs on weights alone: the first part would compute it in each run,
+// and the second could not pack it.
+TEST(Program, parts_compute_from_weights_for_themselves) {
+  Graph graph;
+  const Value mask = graph.input("mask", f32, {3}), x = graph.input("x", f32, {3, 2});
+  const Value w = graph.param("w", f32, {1, 2}, Tensor::of<float>({1, 2}, {1, 10}));
+  const Value places = reshape(graph.add_one(op::NonZero{}, {mask}), {-1});
+  graph.output("y", matmul(gather(x, places, 0), transpose(w, {1, 0})));
+  CompiledGraph program = compiled(graph);
+  const Tensor first_and_last = Tensor::of<float>({3}, {1, 0, 1});
+  const Tensor rows = Tensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6});
+  const std::vector<NamedInput> inputs{{"mask", first_and_last}, {"x", rows}};
+  EXPECT_THAT(program.run(inputs).value()[0].as<float>(), ::testing::ElementsAre(21, 65));
+  EXPECT_EQ(program.explain().value().kernels.front().name, "host");
+  ASSERT_TRUE(program.set_param("w", std::vector<float>{2, 0}).ok());
+  EXPECT_THAT(program.run(inputs).value()[0].as<float>(), ::testing::ElementsAre(2, 10));
+}
+
 TEST(Program, parts_that_data_splits_are_told_of_together) {
   Graph graph;
   const Value x = exp(graph.input("x", f32, {40}));
