@@ -114,6 +114,51 @@ OF_SOUND_AND_IMAGES = {
               [1, 3, 256, 256]),
 }
 
+PLACES = {"num_classes": 5, "weights": None, "weights_backbone": None}
+FEW = PLACES | {"min_size": 160, "max_size": 160, "box_score_thresh": 0.0,
+                "box_detections_per_img": 10, "rpn_post_nms_top_n_test": 50}
+DENSE = PLACES | {"min_size": 160, "max_size": 160, "score_thresh": 0.0,
+                  "detections_per_img": 20, "topk_candidates": 50}
+# Detectors of torchvision, on images of 160 pixels; data decides how many places they give. Their
+# scores lie close together without training: which places they choose may differ.
+OF_PLACES = {
+    "faster_rcnn_mobilenet": ("fasterrcnn_mobilenet_v3_large_320_fpn",
+                              PLACES | {"box_score_thresh": 0.0, "box_detections_per_img": 20,
+                                        "rpn_post_nms_top_n_test": 50}),
+    "fcos": ("fcos_resnet50_fpn", DENSE),
+    "keypoint_rcnn": ("keypointrcnn_resnet50_fpn", FEW | {"num_classes": 2}),
+    "mask_rcnn": ("maskrcnn_resnet50_fpn", FEW),
+    "retinanet": ("retinanet_resnet50_fpn", DENSE),
+    "ssdlite": ("ssdlite320_mobilenet_v3_large", PLACES | {"detections_per_img": 20}),
+}
+
+
+class Detector(torch.nn.Module):
+    """A detector of one image."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, image):
+        return tuple(self.network([image])[0].values())
+
+
+class Speech(torch.nn.Module):
+    """VITS without its noise: how long the wave is hangs on the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = transformers.VitsModel(transformers.VitsConfig(
+            hidden_size=96, num_hidden_layers=2, ffn_dim=192, flow_size=96, spectrogram_bins=257,
+            upsample_initial_channel=128, prior_encoder_num_flows=2,
+            prior_encoder_num_wavenet_layers=2, duration_predictor_num_flows=2,
+            duration_predictor_filter_channels=96))
+        self.network.noise_scale = self.network.noise_scale_duration = 0.0
+
+    def forward(self, tokens, mask):
+        return self.network(input_ids=tokens, attention_mask=mask).waveform
+
 
 class First(torch.nn.Module):
     """The first tensor of what a network of transformers gives, its inputs by place."""
@@ -161,9 +206,25 @@ def of_image(make, side):
     return make(), [torch.randn(1, 3, side, side)], ["x"]
 
 
+def of_places(kind, settings):
+    network = getattr(torchvision.models.detection, kind)(**settings)
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.running_mean.normal_(0, 0.1)
+            layer.running_var.uniform_(0.5, 1.5)
+    return Detector(network), [torch.rand(3, 160, 160)], ["image"]
+
+
+def of_speech():
+    text = torch.randint(0, 38, (1, 24))
+    return Speech(), [text, torch.ones_like(text)], ["tokens", "mask"]
+
+
 def networks():
     """By name: what makes a network, its inputs, and their names."""
-    found = {"bilstm": lambda: (Recurrent(), [tokens()], ["tokens"])}
+    found = {"bilstm": lambda: (Recurrent(), [tokens()], ["tokens"]), "vits": of_speech}
+    for name, (kind, settings) in OF_PLACES.items():
+        found[name] = functools.partial(of_places, kind, settings)
     for side, names in OF_IMAGES.items():
         for name in names.split():
             make = functools.partial(timm.create_model, name, pretrained=False)
@@ -185,7 +246,8 @@ def export(make, folder):
     model = str(folder / "model.onnx")
     with torch.no_grad():
         torch.onnx.export(network.eval(), tuple(inputs), model, input_names=names,
-                          dynamo=not isinstance(network, Recurrent), external_data=False)
+                          dynamo=not isinstance(network, (Recurrent, Detector, Speech)),
+                          external_data=False)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     # What nothing reads is no input any more.
     kept = {value.name for value in session.get_inputs()}

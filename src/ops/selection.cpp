@@ -1,6 +1,7 @@
 // Results whose dims the data tells: positions of what is not zero, compressed and unique elements,
 // boxes that survive.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -291,14 +292,55 @@ Box read_box(const float* values, bool center_point) {
           std::max(values[0], values[2]), std::max(values[1], values[3])};
 }
 
-// Whether intersection over union exceeds the threshold.
-bool overlap(const Box& a, const Box& b, float threshold) {
-  const float height = std::min(a.y_high, b.y_high) - std::max(a.y_low, b.y_low);
-  const float width = std::min(a.x_high, b.x_high) - std::max(a.x_low, b.x_low);
-  if (height <= 0 || width <= 0 || a.area <= 0 || b.area <= 0) return false;
-  const float intersection = height * width;
-  return intersection / (a.area + b.area - intersection) > threshold;
-}
+// Boxes by coordinate, four side by side. What is left of the last four has no area.
+class BoxBlocks {
+ public:
+  void push(const Box& box) {
+    if (count_ % lanes == 0) blocks_.emplace_back();
+    Block& block = blocks_.back();
+    const int lane = count_++ % lanes;
+    block.y_low[lane] = box.y_low;
+    block.x_low[lane] = box.x_low;
+    block.y_high[lane] = box.y_high;
+    block.x_high[lane] = box.x_high;
+    block.area[lane] = box.area;
+  }
+  // Whether intersection over union with any of them exceeds the threshold.
+  bool overlap(const Box& box, float threshold) const {
+    return box.area > 0 && std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+             const Four height = least(box.y_high, block.y_high) - most(box.y_low, block.y_low);
+             const Four width = least(box.x_high, block.x_high) - most(box.x_low, block.x_low);
+             const auto meets = (height > 0) & (width > 0) & (block.area > 0);
+             if (!is_any(meets)) return false;
+             const Four intersection = height * width;
+             const Four ratio = intersection / (box.area + block.area - intersection);
+             return is_any(meets & (ratio > threshold));
+           });
+  }
+
+ private:
+  static constexpr int lanes = 4;
+  typedef float Four __attribute__((vector_size(lanes * sizeof(float))));
+  typedef std::int32_t Truths __attribute__((vector_size(sizeof(Four))));
+  typedef std::int64_t Halves __attribute__((vector_size(sizeof(Four))));
+  struct Block {
+    Four y_low = {}, x_low = {}, y_high = {}, x_high = {}, area = {};
+  };
+  static bool is_any(Truths truths) {
+    const auto halves = std::bit_cast<Halves>(truths);
+    return (halves[0] | halves[1]) != 0;
+  }
+  static Four least(float a, Four b) {
+    const Four all = {a, a, a, a};
+    return b < all ? b : all;
+  }
+  static Four most(float a, Four b) {
+    const Four all = {a, a, a, a};
+    return all < b ? b : all;
+  }
+  std::vector<Block> blocks_;
+  int count_ = 0;
+};
 
 struct NmsLimits {
   std::int64_t boxes_per_class = 0;
@@ -315,7 +357,7 @@ std::vector<std::int64_t> surviving_boxes(std::span<const Box> boxes, const floa
   };
   std::vector<Candidate> order;
   std::vector<std::int64_t> kept;
-  std::vector<Box> taken;
+  BoxBlocks taken;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     if (!limits.score || scores[i] > *limits.score)
       order.push_back({scores[i], static_cast<std::int64_t>(i)});
@@ -327,11 +369,9 @@ std::vector<std::int64_t> surviving_boxes(std::span<const Box> boxes, const floa
   for (const Candidate& candidate : order) {
     if (static_cast<std::int64_t>(kept.size()) >= limits.boxes_per_class) break;
     const Box& box = boxes[static_cast<std::size_t>(candidate.at)];
-    if (std::any_of(taken.begin(), taken.end(),
-                    [&](const Box& other) { return overlap(box, other, limits.iou); }))
-      continue;
+    if (taken.overlap(box, limits.iou)) continue;
     kept.push_back(candidate.at);
-    taken.push_back(box);
+    taken.push(box);
   }
   return kept;
 }

@@ -153,6 +153,44 @@ TEST(non_max_suppression, keeps_the_best_of_overlapping_boxes) {
       {3, 3}, {0, 0, 3, 0, 0, 0, 0, 0, 5});
 }
 
+// More boxes than are compared at a time, some of them lines or points, against pairs one by one.
+TEST(non_max_suppression, compares_with_all_that_are_kept) {
+  constexpr std::int64_t count = 90;
+  constexpr float threshold = 0.3F;
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int> place(0, 40), side(0, 12);
+  std::vector<float> corners, scores;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int y = place(random), x = place(random);
+    for (const int corner : {y, x, y + side(random), x + side(random)})
+      corners.push_back(static_cast<float>(corner));
+    scores.push_back(static_cast<float>(count - i));
+  }
+  const auto ratio = [&](std::int64_t a, std::int64_t b) {
+    const float* p = corners.data() + 4 * a;
+    const float* q = corners.data() + 4 * b;
+    const float height = std::min(p[2], q[2]) - std::max(p[0], q[0]);
+    const float width = std::min(p[3], q[3]) - std::max(p[1], q[1]);
+    const float both = std::max(height, 0.0F) * std::max(width, 0.0F);
+    const float all = (p[2] - p[0]) * (p[3] - p[1]) + (q[2] - q[0]) * (q[3] - q[1]) - both;
+    return both > 0 ? both / all : 0;
+  };
+  std::vector<std::int64_t> wanted;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (std::ranges::none_of(wanted, [&](std::int64_t k) { return ratio(i, k) > threshold; }))
+      wanted.push_back(i);
+  }
+  ASSERT_GT(wanted.size(), 20U);
+  ASSERT_LT(wanted.size(), static_cast<std::size_t>(count));
+  const Tensor kept =
+      run(op::NonMaxSuppression{},
+          {Tensor::of<float>({1, count, 4}, corners), Tensor::of<float>({1, 1, count}, scores),
+           Tensor::scalar<std::int64_t>(count), Tensor::scalar(threshold)})[0];
+  ASSERT_EQ(kept.dims()[0], std::ssize(wanted));
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(kept.as<std::int64_t>()[3 * i + 2], wanted[i]);
+}
+
 TEST(non_max_suppression, reads_centres) {
   const Tensor boxes =
       Tensor::of<float>({1, 3, 4}, {0.5f, 0.5f, 1, 1, 0.5f, 0.6f, 1, 1, 0.5f, 10.5f, 1, 1});
