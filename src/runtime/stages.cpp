@@ -148,12 +148,14 @@ Result<Stage::Named> Stage::run_program(const Named& inputs) {
   RLX_TRY(program_.executable->run(slots_of(inputs)));
   const plan::Plan& plan = program_.executable->plan();
   Named values = inputs;
+  kept_.resize(plan.outputs.size());
   for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
     const Type& type = plan.output_types[i];
-    Tensor tensor(type.dtype, type.dims());
+    Tensor& tensor = kept_[i];
+    if (tensor.shared_data().use_count() != 1) tensor = Tensor(type.dtype, type.dims());
     const std::int64_t offset = plan.buffers[static_cast<std::size_t>(plan.outputs[i])].offset;
     std::memcpy(tensor.mutable_data(), program_.executable->arena() + offset, tensor.bytes());
-    values[(reason_.empty() ? output_prefix : "") + program_.outputs[i].name] = std::move(tensor);
+    values[(reason_.empty() ? output_prefix : "") + program_.outputs[i].name] = tensor;
   }
   return values;
 }

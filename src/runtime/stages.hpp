@@ -72,6 +72,9 @@ class Stage {
       handed_over_;  ///< values of this stage that later ones read; true: they decide dims
   std::vector<std::int32_t> host_nodes_;  ///< data-dependent nodes, evaluated between the stages
   Named params_;
+  /// What the last run gave, for the next one to write where nobody holds it: fresh pages cost more
+  /// than the copies.
+  std::vector<Tensor> kept_;
   /// By dims and deciding values, most recently used first.
   std::list<std::pair<std::string, std::unique_ptr<Stage>>> next_;
 };

@@ -240,6 +240,21 @@ TEST(Program, data_decides_shapes) {
   EXPECT_THAT(outputs[0].as<float>(), ::testing::ElementsAre(50, 70));
 }
 
+TEST(Program, results_behind_data_stay_as_they_are_while_somebody_holds_them) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {3});
+  const Value places = reshape(graph.add_one(op::NonZero{}, {x}), {-1});
+  graph.output("before", x * graph.constant(f32, 2));
+  graph.output("picked", gather(x, places) * graph.constant(f32, 10));
+  CompiledGraph program = compiled(graph);
+  const Outputs first = program.run({{"x", Tensor::of<float>({3}, {1, 0, 3})}}).value();
+  const Outputs second = program.run({{"x", Tensor::of<float>({3}, {4, 0, 5})}}).value();
+  EXPECT_THAT(first[0].as<float>(), ::testing::ElementsAre(2, 0, 6));
+  EXPECT_THAT(first[1].as<float>(), ::testing::ElementsAre(10, 30));
+  EXPECT_THAT(second[0].as<float>(), ::testing::ElementsAre(8, 0, 10));
+  EXPECT_THAT(second[1].as<float>(), ::testing::ElementsAre(40, 50));
+}
+
 /// Behind some maps each round keeps what is not zero, less one, and its sum; the result is what
 /// the last round keeps and all sums.
 Graph rounds_of_picks(const std::string& name, int rounds, int maps) {
