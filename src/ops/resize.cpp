@@ -1,8 +1,9 @@
 // Resizing as ONNX Resize defines it, axis by axis: each place of the result is a weighted sum of a
-// few places of the operand.
+// few places of the operand. Sizes and scales stand in attributes, or operands tell them.
 #include <algorithm>
 #include <cmath>
 
+#include "ops/dynamic_shape.hpp"
 #include "ops/norm.hpp"
 
 namespace rlx {
@@ -193,6 +194,16 @@ Value body_of_axis(Graph& graph, Value x, const AxisTable& table, std::int64_t a
                   : result;
 }
 
+/// How places are resized, to whatever sizes.
+constexpr auto how_fields = std::tuple{field("mode", &op::Resize::mode),
+                                       field("coordinates", &op::Resize::coordinates),
+                                       field("nearest", &op::Resize::nearest),
+                                       field("cubic_coefficient", &op::Resize::cubic_coefficient),
+                                       field("exclude_outside", &op::Resize::exclude_outside),
+                                       field("antialias", &op::Resize::antialias),
+                                       field("extrapolation", &op::Resize::extrapolation),
+                                       field("roi", &op::Resize::roi)};
+
 }  // namespace
 
 template <>
@@ -201,16 +212,8 @@ struct Rules<op::Resize> {
   static constexpr std::string_view name = "resize";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields = std::tuple{field("sizes", &R::sizes),
-                                            field("scales", &R::scales),
-                                            field("mode", &R::mode),
-                                            field("coordinates", &R::coordinates),
-                                            field("nearest", &R::nearest),
-                                            field("cubic_coefficient", &R::cubic_coefficient),
-                                            field("exclude_outside", &R::exclude_outside),
-                                            field("antialias", &R::antialias),
-                                            field("extrapolation", &R::extrapolation),
-                                            field("roi", &R::roi)};
+  static constexpr auto fields = std::tuple_cat(
+      std::tuple{field("sizes", &R::sizes), field("scales", &R::scales)}, how_fields);
   static Result<std::vector<Type>> infer(const R& a, const InferArgs& args) {
     const Type& x = args[0];
     RLX_TRY(require(x.dtype != boolean && !is_complex(x.dtype), name, "numbers", x));
@@ -345,6 +348,118 @@ std::vector<Sample> Rules<op::Resize>::samples() {
   return list;
 }
 RLX_OP(op::Resize, "resize")
+
+namespace op {
+
+namespace {
+
+/// Every axis keeps its size; -1 where it is no number yet.
+void keep_sizes(Resize& resize, const Shape& x) {
+  resize.sizes.clear();
+  for (const Dim& dim : x) resize.sizes.push_back(dim.value());
+  resize.scales.assign(x.size(), 1);
+}
+
+Result<std::int64_t> scaled(std::int64_t size, double scale) {
+  const double result = std::floor(static_cast<double>(size) * scale);
+  if (!(result >= 0 && result < 1e12)) return bad_input("The scale ({}) is wrong.", scale);
+  return static_cast<std::int64_t>(result);
+}
+
+}  // namespace
+
+Result<Resize> resize_by(Resize how, const Shape& x, const Axes& axes,
+                         const std::vector<double>& scales) {
+  if (scales.size() != axes.size())
+    return bad_input("There are ({}) scales for ({}) axes.", scales.size(), axes.size());
+  keep_sizes(how, x);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(axes[i]);
+    how.scales[axis] = scales[i];
+    RLX_ASSIGN(how.sizes[axis], scaled(how.sizes[axis], scales[i]));
+  }
+  return how;
+}
+
+Result<Resize> resize_to(Resize how, const Shape& x, const Axes& axes, Axes sizes,
+                         ResizePolicy policy) {
+  if (sizes.size() != axes.size())
+    return bad_input("There are ({}) sizes for ({}) axes.", sizes.size(), axes.size());
+  keep_sizes(how, x);
+  std::optional<double> common;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::int64_t in = how.sizes[static_cast<std::size_t>(axes[i])];
+    if (in == 0 && sizes[i] != 0) return bad_input("An axis of 0 elements cannot be resized.");
+    if (in == 0) continue;
+    const double scale = static_cast<double>(sizes[i]) / static_cast<double>(in);
+    if (!common || (policy == ResizePolicy::not_larger ? scale < *common : scale > *common))
+      common = scale;
+  }
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(axes[i]);
+    const auto in = static_cast<double>(how.sizes[axis]);
+    if (in == 0) continue;
+    how.scales[axis] =
+        policy == ResizePolicy::stretch ? static_cast<double>(sizes[i]) / in : *common;
+    if (policy != ResizePolicy::stretch)
+      sizes[i] = static_cast<std::int64_t>(std::floor(in * *common + 0.5));
+    if (sizes[i] < 0) return bad_input("A size ({}) is negative.", sizes[i]);
+    how.sizes[axis] = sizes[i];
+  }
+  return how;
+}
+
+}  // namespace op
+
+template <>
+struct Rules<op::DynamicResize> {
+  using R = op::DynamicResize;
+  static constexpr std::string_view name = "dynamic_resize";
+  static constexpr Arity arity{2, 2};
+  static constexpr OpTraits traits = dynamic_shape::told_by_operands;
+  static constexpr auto fields =
+      std::tuple_cat(std::tuple{field("axes", &R::axes), field("policy", &R::policy)}, how_fields);
+  static dynamic_shape::Types infer(const R& a, const InferArgs& args) {
+    const Type& lengths = args[1];
+    if (!(is_integer(lengths.dtype) || is_float(lengths.dtype)) || lengths.rank() != 1 ||
+        !compatible(lengths.shape[0], Dim(static_cast<std::int64_t>(a.axes.size())))) {
+      return bad_input("The op {} wants ({}) sizes or scales as a list, not {}.", name,
+                       a.axes.size(), lengths.text());
+    }
+    Shape shape = args[0].shape;
+    for (const std::int64_t axis : a.axes) {
+      RLX_ASSIGN(const std::int64_t at, normalize_axis(axis, args[0].rank(), args[0]));
+      shape[static_cast<std::size_t>(at)] = Dim::unknown();
+    }
+    return dynamic_shape::one(args[0].dtype, std::move(shape));
+  }
+  static std::optional<Values> resolve(const R& a, Graph& graph, std::span<const Value> inputs,
+                                       KnownValues known) {
+    const Shape& x = inputs[0].shape();
+    if (!known[1]) return std::nullopt;
+    for (const std::int64_t axis : a.axes) {
+      if (!x[static_cast<std::size_t>(axis)].is_static()) return std::nullopt;
+    }
+    const Result<op::Resize> resize =
+        is_float(known[1]->dtype())
+            ? op::resize_by(a, x, a.axes, load_all<double>(TensorView(*known[1])))
+            : op::resize_to(a, x, a.axes, dynamic_shape::integers_of(*known[1]), a.policy);
+    return graph.add(dynamic_shape::value_or_throw(resize, name), Values{inputs[0]});
+  }
+  static std::vector<Sample> samples() {
+    op::DynamicResize to;
+    to.axes = {1, 2};
+    op::DynamicResize by = to;
+    by.mode = op::ResizeMode::linear;
+    return {{.op = std::move(to),
+             .inputs = {Type{f32, {1, 4, 5}}, Type{i64, {2}}},
+             .values = {std::nullopt, Tensor::of<std::int64_t>({2}, {8, 3})}},
+            {.op = std::move(by),
+             .inputs = {Type{f32, {1, 4, 5}}, Type{f32, {2}}},
+             .values = {std::nullopt, Tensor::of<float>({2}, {2, 0.5F})}}};
+  }
+};
+RLX_OP(op::DynamicResize, "resize")
 
 OpList resize_ops() {
   static const OpInfo* const list[] = {&info_of<op::Resize>(), &info_of<op::DynamicResize>()};
