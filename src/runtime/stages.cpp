@@ -31,8 +31,8 @@ bool is_source(const Op& op) {
 /// themselves, once.
 bool is_fixed(const Node& node, const std::vector<bool>& fixed) {
   const OpTraits& traits = node.op.info().traits;
-  if (node.op.is<op::Constant>() || node.op.is<op::Param>()) return true;
-  if (node.inputs.empty() || traits.random || traits.stateful || traits.control_flow) return false;
+  if (node.op.is<op::Input>() || traits.random || traits.stateful || traits.control_flow)
+    return false;
   return std::ranges::all_of(node.inputs, [&](ValueId id) {
     return id.node < 0 || fixed[static_cast<std::size_t>(id.node)];
   });

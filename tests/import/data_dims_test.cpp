@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "graph/op_info.hpp"
 #include "model_builder.hpp"
 #include "rlx/import.hpp"
@@ -17,7 +19,7 @@ using testing::ElementsAreArray;
 /// x f32[6, 4] of 0, 1, ..., of which `keep` leaves rows 1, 2 and 5 as "k"; "dims" is its shape,
 /// "rows" its first dim; then come these nodes.
 Graph behind_kept_rows(const std::vector<Message>& nodes,
-                       const std::vector<Message>& constants = {}) {
+                       const std::vector<Message>& constants = {}, std::int64_t opset = 18) {
   GraphParts parts;
   parts.inputs = {value_info("x", onnx_float, {{6}, {4}}), value_info("keep", 9, {{6}})};
   parts.outputs = {value_info("y", onnx_float, {})};
@@ -28,7 +30,7 @@ Graph behind_kept_rows(const std::vector<Message>& nodes,
   parts.nodes = {node("Compress", {"x", "keep"}, {"k"}, {integer_attribute("axis", 0)}),
                  node("Shape", {"k"}, {"dims"}), node("Gather", {"dims", "first"}, {"rows"})};
   parts.nodes.insert(parts.nodes.end(), nodes.begin(), nodes.end());
-  return import_onnx(model_message(parts).span(), {}).value();
+  return import_onnx(model_message(parts, opset).span(), {}).value();
 }
 
 /// What a graph of behind_kept_rows gives: evaluated, and compiled where that gives the same.
@@ -119,10 +121,25 @@ TEST(DataDims, AreSplitInEqualParts) {
   const Graph graph =
       behind_kept_rows({node("Concat", {"k", "k"}, {"twice"}, {integer_attribute("axis", 0)}),
                         node("Split", {"twice"}, {"a", "b"}, {integer_attribute("axis", 0)}),
-                        node("Sub", {"a", "b"}, {"y"})});
+                        node("Sub", {"a", "b"}, {"y"})},
+                       {}, 13);
+  EXPECT_EQ(type_of(graph), "f32[((data_1+data_1)/2),4]");
   const Tensor y = run(graph);
   EXPECT_EQ(y.dims(), (Dims{3, 4}));
   EXPECT_THAT(y.as<float>(), testing::Each(0));
+}
+
+TEST(DataDims, AreNotSplitUnevenly) {
+  const Graph graph =
+      behind_kept_rows({node("Split", {"k"}, {"a", "b"}, {integer_attribute("axis", 0)}),
+                        node("Concat", {"a", "b"}, {"y"}, {integer_attribute("axis", 0)})},
+                       {}, 13);
+  const Tensor x(f32, {6, 4});
+  const Tensor keep = Tensor::of<bool>({6}, {false, true, true, false, false, true});
+  CompiledGraph program = Session(Device::cpu).compile(graph).value();
+  const auto outputs = program.run({{"x", x}, {"keep", keep}});
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_THAT(outputs.error().message, testing::HasSubstr("(data_1/2)) is both (2) and (1)"));
 }
 
 TEST(DataDims, StayWhereOtherAxesAreCut) {
@@ -132,6 +149,16 @@ TEST(DataDims, StayWhereOtherAxesAreCut) {
                                         tensor("axis", onnx_int64, {1}, raw_integers({1}))});
   EXPECT_EQ(type_of(graph), "f32[data_1,2]");
   EXPECT_THAT(run(graph).as<float>(), ElementsAre(5, 6, 9, 10, 21, 22));
+}
+
+TEST(DataDims, StayWhereAllOfThemIsTaken) {
+  const Graph graph =
+      behind_kept_rows({node("Slice", {"k", "start", "end"}, {"y"})},
+                       {tensor("start", onnx_int64, {2}, raw_integers({0, 2})),
+                        tensor("end", onnx_int64, {2},
+                               raw_integers({std::numeric_limits<std::int64_t>::max(), 4}))});
+  EXPECT_EQ(type_of(graph), "f32[data_1,2]");
+  EXPECT_THAT(run(graph).as<float>(), ElementsAre(6, 7, 10, 11, 22, 23));
 }
 
 TEST(DataDims, AreCutLater) {

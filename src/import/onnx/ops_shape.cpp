@@ -1,5 +1,6 @@
 // Ops that only rearrange elements: reshape, transpose, concat, split, slice, pad, blocks.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "import/onnx/build.hpp"
@@ -160,15 +161,19 @@ Value sliced_later(NodeContext& c, const Value& x, const Values& lists,
   return with_known_dims(result, known);
 }
 
-/// Parts of one size, the last one what is left, of an axis whose dim is told later.
+/// Parts of one size, the last one what is left since version 18, of an axis whose dim is told
+/// later.
 void split_later(NodeContext& c, const Value& x, std::int64_t axis, std::int64_t parts) {
   const auto list = [&](std::int64_t number) { return c.integers_constant({number}); };
   const Value whole = gather(c.add(op::ShapeOf{}, {x}), list(axis), 0);
   const Value each = (whole + list(parts - 1)) / list(parts);
+  Shape known(x.shape().size(), Dim::unknown());
+  Dim& size = known[static_cast<std::size_t>(axis)];
+  if (c.version() < 18) size = floor_div(x.shape()[static_cast<std::size_t>(axis)], parts);
   for (std::int64_t i = 0; i < parts; ++i) {
     if (!c.wants(static_cast<int>(i))) continue;
     const Values bounds{each * list(i), each * list(i + 1), list(axis)};
-    c.set(static_cast<int>(i), sliced_later(c, x, bounds, Axes{axis}));
+    c.set(static_cast<int>(i), with_known_dims(sliced_later(c, x, bounds, Axes{axis}), known));
   }
 }
 
@@ -217,6 +222,8 @@ op::Slice static_slice(const Value& x, const KnownSlices& slices, KnownSlices& o
     if (done[axis]) fail("The axis ({}) is sliced twice.", slices.axes[i]);
     if (step == 0) fail("A step of 0 is not possible.");
     done[axis] = true;
+    constexpr std::int64_t to_the_end = std::numeric_limits<std::int32_t>::max();
+    if (start == 0 && step == 1 && end >= to_the_end) continue;
     if (!x.shape()[axis].is_static()) {
       open.starts.push_back(start);
       open.ends.push_back(end);
