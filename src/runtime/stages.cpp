@@ -31,6 +31,7 @@ bool is_source(const Op& op) {
 /// themselves, once.
 bool is_fixed(const Node& node, const std::vector<bool>& fixed) {
   const OpTraits& traits = node.op.info().traits;
+  if (node.op.is<op::Param>()) return true;
   if (node.op.is<op::Input>() || traits.random || traits.stateful || traits.control_flow)
     return false;
   return std::ranges::all_of(node.inputs, [&](ValueId id) {
