@@ -360,6 +360,16 @@ void keep_sizes(Resize& resize, const Shape& x) {
   resize.scales.assign(x.size(), 1);
 }
 
+/// Which of x's axes that is; its dim has to be a number.
+Result<std::size_t> resized_axis(const Shape& x, std::int64_t axis) {
+  const Type type{f32, x};
+  RLX_ASSIGN(const std::int64_t at, normalize_axis(axis, type.rank(), type));
+  const auto index = static_cast<std::size_t>(at);
+  if (!x[index].is_static())
+    return unsupported("Resizing an unbound dim ({}) has no size.", x[index].text());
+  return index;
+}
+
 Result<std::int64_t> scaled(std::int64_t size, double scale) {
   const double result = std::floor(static_cast<double>(size) * scale);
   if (!(result >= 0 && result < 1e12)) return bad_input("The scale ({}) is wrong.", scale);
@@ -374,7 +384,7 @@ Result<Resize> resize_by(Resize how, const Shape& x, const Axes& axes,
     return bad_input("There are ({}) scales for ({}) axes.", scales.size(), axes.size());
   keep_sizes(how, x);
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
+    RLX_ASSIGN(const std::size_t axis, resized_axis(x, axes[i]));
     how.scales[axis] = scales[i];
     RLX_ASSIGN(how.sizes[axis], scaled(how.sizes[axis], scales[i]));
   }
@@ -388,7 +398,8 @@ Result<Resize> resize_to(Resize how, const Shape& x, const Axes& axes, Axes size
   keep_sizes(how, x);
   std::optional<double> common;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const std::int64_t in = how.sizes[static_cast<std::size_t>(axes[i])];
+    RLX_ASSIGN(const std::size_t axis, resized_axis(x, axes[i]));
+    const std::int64_t in = how.sizes[axis];
     if (in == 0 && sizes[i] != 0) return bad_input("An axis of 0 elements cannot be resized.");
     if (in == 0) continue;
     const double scale = static_cast<double>(sizes[i]) / static_cast<double>(in);
@@ -396,7 +407,7 @@ Result<Resize> resize_to(Resize how, const Shape& x, const Axes& axes, Axes size
       common = scale;
   }
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
+    RLX_ASSIGN(const std::size_t axis, resized_axis(x, axes[i]));
     const auto in = static_cast<double>(how.sizes[axis]);
     if (in == 0) continue;
     how.scales[axis] =
@@ -427,9 +438,9 @@ struct Rules<op::DynamicResize> {
                        a.axes.size(), lengths.text());
     }
     Shape shape = args[0].shape;
-    for (const std::int64_t axis : a.axes) {
-      RLX_ASSIGN(const std::int64_t at, normalize_axis(axis, args[0].rank(), args[0]));
-      shape[static_cast<std::size_t>(at)] = Dim::unknown();
+    if (!a.axes.empty()) {
+      RLX_ASSIGN(const Axes axes, normalize_axes(a.axes, args[0].rank(), args[0]));
+      for (const std::int64_t axis : axes) shape[static_cast<std::size_t>(axis)] = Dim::unknown();
     }
     return dynamic_shape::one(args[0].dtype, std::move(shape));
   }
@@ -438,7 +449,9 @@ struct Rules<op::DynamicResize> {
     const Shape& x = inputs[0].shape();
     if (!known[1]) return std::nullopt;
     for (const std::int64_t axis : a.axes) {
-      if (!x[static_cast<std::size_t>(axis)].is_static()) return std::nullopt;
+      const auto at = dynamic_shape::value_or_throw(
+          normalize_axis(axis, inputs[0].rank(), inputs[0].type()), name);
+      if (!x[static_cast<std::size_t>(at)].is_static()) return std::nullopt;
     }
     const Result<op::Resize> resize =
         is_float(known[1]->dtype())

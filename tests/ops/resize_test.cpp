@@ -91,6 +91,10 @@ TEST(Resize, takes_scales_and_sizes_for_some_axes) {
   EXPECT_EQ(sizes_by(op::ResizePolicy::not_smaller), (Axes{-1, 1, 8, 12}));
   EXPECT_EQ(op::resize_by({}, x, {2}, {1, 2}).error().message,
             "There are (2) scales for (1) axes.");
+  EXPECT_EQ(op::resize_by({}, x, {-1}, {2}).value().sizes, (Axes{-1, 1, 4, 12}));
+  EXPECT_EQ(op::resize_by({}, x, {4}, {2}).error().kind, ErrorKind::bad_input);
+  EXPECT_EQ(op::resize_to({}, x, {0}, {2}, op::ResizePolicy::stretch).error().message,
+            "Resizing an unbound dim (n) has no size.");
   EXPECT_EQ(op::resize_by({}, x, {2}, {-1}).error().message, "The scale (-1) is wrong.");
   EXPECT_EQ(op::resize_to({}, x, {2}, {-3}, op::ResizePolicy::stretch).error().message,
             "A size (-3) is negative.");
@@ -105,6 +109,11 @@ TEST(Resize, waits_for_sizes) {
     const auto y = evaluate(later, std::vector<Tensor>{x, lengths}).value()[0];
     EXPECT_THAT(y.as<float>(), ::testing::ElementsAre(3, 3, 5, 5));
   }
+  later.axes = {-1};
+  EXPECT_EQ(evaluate(later, std::vector<Tensor>{x, sizes}).value()[0].dims(), (Dims{1, 4}));
+  later.axes = {1, -1};
+  EXPECT_EQ(refusal_of(later, {x, Tensor(f32, {2})}), "Axis (1) of f32[1,2] is named twice.");
+  later.axes = {1};
   EXPECT_EQ(refusal_of(later, {x, Tensor(f32, {2})}),
             "The op dynamic_resize wants (1) sizes or scales as a list, not f32[2].");
 }

@@ -143,7 +143,7 @@ Value scalar_like(NodeContext& c, const Value& like, double value) {
 
 Value filled_like(NodeContext& c, const Value& scalar, const Value& like) {
   const Shape& shape = like.shape();
-  if (std::ranges::none_of(shape, &Dim::is_unknown)) return broadcast(scalar, shape);
+  if (is_told(shape)) return broadcast(scalar, shape);
   return with_known_dims(c.add(op::DynamicFill{}, {scalar, c.add(op::ShapeOf{}, {like})}), shape);
 }
 

@@ -89,7 +89,7 @@ const FunctionProto* find_function(const ModelProto& model, const NodeProto& nod
 
 Value Importer::with_names(const Frame& frame, const Value& value) {
   Shape shape = value.shape();
-  if (frame.graph != main_ || std::ranges::none_of(shape, &Dim::is_unknown)) return value;
+  if (frame.graph != main_ || is_told(shape)) return value;
   for (Dim& dim : shape) {
     if (!dim.is_unknown()) continue;
     std::string name;

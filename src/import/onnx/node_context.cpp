@@ -59,6 +59,8 @@ std::int64_t static_dim(const Value& value, std::int64_t axis) {
   return dim.value();
 }
 
+bool is_told(const Shape& shape) { return std::ranges::none_of(shape, &Dim::is_unknown); }
+
 Graph& NodeContext::graph() const { return *frame_.graph; }
 
 bool NodeContext::has(int i) const {

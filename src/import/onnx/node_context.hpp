@@ -117,6 +117,8 @@ std::int64_t normal_axis(std::int64_t axis, int rank);
 void require_rank(const Value& value, int rank);
 /// The number of a dim; throws where it is not known.
 std::int64_t static_dim(const Value& value, std::int64_t axis);
+/// Whether no dim is left to data: attributes hold symbols, but not what data decides.
+bool is_told(const Shape& shape);
 
 using Handler = void (*)(NodeContext&);
 

@@ -9,9 +9,6 @@
 namespace rlx::onnx {
 namespace {
 
-/// Whether no dim is left to data: attributes hold symbols, but not what data decides.
-bool is_told(const Shape& shape) { return std::ranges::none_of(shape, &Dim::is_unknown); }
-
 /// What is known of two shapes' broadcast: numbers but 1 decide.
 Shape known_of_broadcast(const Shape& a, const Shape& b) {
   Shape known(std::max(a.size(), b.size()), Dim::unknown());

@@ -92,7 +92,7 @@ void squeeze_node(NodeContext& c) {
     shape.push_back(dim);
     kept.push_back(static_cast<std::int64_t>(i));
   }
-  const bool is_known = !axes || std::ranges::none_of(shape, &Dim::is_unknown);
+  const bool is_known = !axes || is_told(shape);
   c.set(is_known ? reshape(x, shape) : reshape_by_axes(c, x, kept));
 }
 
@@ -101,7 +101,7 @@ void unsqueeze_node(NodeContext& c) {
   const auto axes = axes_operand(c, 1);
   if (!axes) fail("The axes are missing.");
   const Value result = unsqueeze_axes(x, *axes);
-  if (std::ranges::none_of(result.shape(), &Dim::is_unknown)) {
+  if (is_told(result.shape())) {
     c.set(result);
     return;
   }
