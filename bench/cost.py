@@ -2,16 +2,17 @@
 """Predicted times beside measured ones, for models and generated graphs, on 1 and 2 threads.
 
 usage: cost.py --rlx BUILD/rlx [--corpus FOLDER] [--rounds 5] [--threads 1,2] [--generated]
-               [--only PART] [--table FILE] [--again] [--realtime PRIORITY] [--fusion]
-               [--alternatives N] [--seeds FIRST-LAST]
+               [--only PART] [--table FILE] [--again] [--realtime PRIORITY]
+               [--patience SECONDS] [--fusion] [--alternatives N] [--seeds FIRST-LAST]
                [--markdown FILE] [--programs FOLDER]
                [MODEL[:dim=n,...] ...]
 
 Predictions come from `rlx explain --json` in a process that never ran the model; measured times
 from `rlx bench --json --profile`: the least of --rounds processes' medians for each kernel and
-program, the rounds going over all programs. With --corpus the models of its folders models and
-onnx/light count too. Kernels under 20 ns are left out of the errors: they are near what the clock
-can tell.
+program, the rounds going over all programs. Each process waits up to --patience seconds until no
+neighbour is busy on the same cores (bench/quiet.py); how many ran beside one is told. With --corpus
+the models of its folders models and onnx/light count too. Kernels under 20 ns are left out of the
+errors: they are near what the clock can tell.
 
 --realtime runs the processes with that real-time priority (chrt -f), so that others who work on
 the machine wait; two programs of one priority stand in each other's way. --table writes one line
@@ -35,6 +36,7 @@ import sys
 import tempfile
 
 import cost_graphs
+import quiet
 
 LEAST_US = 0.02
 FIELDS = ["program", "threads", "index", "kind", "kernel_threads", "predicted_us", "measured_us",
@@ -148,9 +150,11 @@ def fusion_row(options, spec, threads, rows):
         if done >= min(options.rounds, 3) and times["on"] <= 1.1 * min(times.values()):
             break
         for key, (more, environment) in ways.items():
-            run = call(options, "bench", spec, threads, "--seconds", "0.1", *more,
-                       environment=environment)
-            times[key] = min(times[key], run["median_ms"] * 1e3)
+            def measure_way():
+                run = call(options, "bench", spec, threads, "--seconds", "0.1", *more,
+                           environment=environment)
+                times[key] = min(times[key], run["median_ms"] * 1e3)
+            options.quiet.sample(measure_way, options.patience)
     best = min(times, key=times.get)
     return {"name": rows[0]["program"], "threads": threads, "kernels": rows[0]["region"],
             "bytes": rows[0]["bytes"], "us": times["on"], "kernels_off": len(plain["kernels"]),
@@ -248,6 +252,7 @@ def arguments():
     parser.add_argument("--table")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--realtime", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=0.2)
     parser.add_argument("--fusion", action="store_true")
     parser.add_argument("--alternatives", type=int, default=8)
     parser.add_argument("--seeds", default="")
@@ -278,7 +283,8 @@ def measure_all(options, specs, counts):
             for threads in counts:
                 try:
                     if spec not in failed:
-                        measure(options, spec, threads, least)
+                        options.quiet.sample(lambda: measure(options, spec, threads, least),
+                                             options.patience)
                 except (RuntimeError, KeyError) as failure:
                     print(f"{name_of(spec)}: {failure}", file=sys.stderr, flush=True)
                     failed.add(spec)
@@ -287,6 +293,7 @@ def measure_all(options, specs, counts):
 
 def main():
     options = arguments()
+    options.quiet = quiet.Quiet()
     known = read_table(options.table) if options.again else {}
     counts = list(map(int, options.threads.split(",")))
     table, fusion, lines = [], [], []
@@ -306,7 +313,8 @@ def main():
                     lines.append(f"| {program['program']} | {threads} | {predicted:.2f} | "
                                  f"{measured:.2f} | {predicted / measured:.2f} |")
                 table += rows
-    summary = [f"load at the end: {os.getloadavg()[0]:.1f}", *summary_of(table),
+    summary = [f"load at the end: {os.getloadavg()[0]:.1f}, {options.quiet.summary()}",
+               *summary_of(table),
                *regret_of(table), *fusion_lines(fusion)]
     print("\n".join(summary))
     if options.table:

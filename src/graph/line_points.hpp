@@ -27,14 +27,15 @@ struct LinePoints {
 
 /// Made by the same pass, weights are prepared by it: filters w [K, C, ..] as the convolution of
 /// points wants them. The taps along spatial axis `axis`, with `delay` zeros before the first one,
-/// lie in pixels of `stride` taps, and these in parts of `taps` pixels; a part has the points G g.
-/// The result is [.., parts, 1, .., stride * C, points * K], the filters of a point side by side.
-/// f32, taken in f64.
+/// lie in pixels of `stride` taps, of which the first `phases` are kept, and these in parts of
+/// `taps` pixels; a part has the points G g. The result is [.., parts, 1, .., phases * C, points *
+/// K], the filters of a point side by side. f32, taken in f64.
 struct LineFilters {
   std::int64_t axis = 0;
   std::int64_t outputs = 4, taps = 4;  ///< as of the points
-  std::int64_t stride = 1;             ///< more than 1 along the last axis alone
-  std::int64_t delay = 0;              ///< less than the stride
+  std::int64_t stride = 1;
+  std::int64_t delay = 0;   ///< less than the stride
+  std::int64_t phases = 1;  ///< up to the stride
 };
 
 /// Made by the same pass: the results A^T m of the products m [.., tiles, dilation, .., points * K]

@@ -233,9 +233,9 @@ struct Rules<op::LineFilters> {
   static constexpr std::string_view name = "line_filters";
   static constexpr Arity arity{1, 1};
   static constexpr OpTraits traits{.composite = true};
-  static constexpr auto fields =
-      std::tuple{field("axis", &A::axis), field("outputs", &A::outputs), field("taps", &A::taps),
-                 field("stride", &A::stride), field("delay", &A::delay)};
+  static constexpr auto fields = std::tuple{
+      field("axis", &A::axis),     field("outputs", &A::outputs), field("taps", &A::taps),
+      field("stride", &A::stride), field("delay", &A::delay),     field("phases", &A::phases)};
 
   /// [K, C, before.., along, behind..] and what becomes of the taps along.
   struct Filters {
@@ -262,17 +262,17 @@ struct Rules<op::LineFilters> {
           "not {}.",
           name, a.axis, w.text());
     constexpr std::int64_t most = std::int64_t{1} << 30;  // no sum is too large
-    const bool last = a.axis + 3 == w.rank();
-    if (a.stride < 1 || a.stride > most || (a.stride > 1 && !last) || a.delay < 0 ||
-        a.delay >= a.stride)
+    if (a.stride < 1 || a.stride > most || a.delay < 0 || a.delay >= a.stride || a.phases < 1 ||
+        a.phases > a.stride)
       return bad_input(
-          "The stride ({}) of {} is 1, or more along the last axis, and its delay ({}) less.",
-          a.stride, name, a.delay);
+          "The stride ({}) of {} is 1 or more, its delay ({}) less, and its phases ({}) as many or "
+          "fewer.",
+          a.stride, name, a.delay, a.phases);
     const Filters filters(a, w.dims());
     Shape shape(w.shape.begin() + 2, w.shape.end());
     shape[static_cast<std::size_t>(a.axis)] = Dim(filters.parts);
     shape.insert(shape.begin() + a.axis + 1, Dim(1));
-    shape.push_back(Dim(a.stride * filters.channels));
+    shape.push_back(Dim(a.phases * filters.channels));
     shape.push_back(Dim(filters.tile.points() * filters.columns));
     return std::vector<Type>{Type{DType::f32, shape}};
   }
@@ -291,7 +291,7 @@ struct Rules<op::LineFilters> {
     const std::int64_t filter = f.channels * f.before * f.along * f.behind;
     std::vector<Lanes> g(static_cast<std::size_t>(a.taps));
     for (std::int64_t i = 0; i < args.out(0).elements() / (f.tile.points() * f.columns); ++i) {
-      const std::int64_t channel = i % (a.stride * f.channels), place = i / (a.stride * f.channels),
+      const std::int64_t channel = i % (a.phases * f.channels), place = i / (a.phases * f.channels),
                          c = channel % f.channels, phase = channel / f.channels,
                          behind = place % f.behind, part = place / f.behind % f.parts,
                          before = place / f.behind / f.parts;
@@ -337,16 +337,18 @@ struct Rules<op::LineFilters> {
     low[along] = a.delay;
     high[along] = f.parts * a.taps * a.stride - a.delay - f.along;
     w = pad(w, low, high);
-    const std::int64_t channels = a.stride * f.channels;
-    // Parts by taps, then the points of these before the columns.
-    w = reshape(w, {Dim(f.before), Dim(f.parts), Dim(a.taps), Dim(f.behind), Dim(channels),
-                    Dim(f.columns)});
+    // Parts by pixels by taps of these, then the points before the columns.
+    const Dims dims{f.before, f.parts, a.taps, a.phases, f.behind, f.channels, f.columns};
+    Dims whole = dims;
+    whole[3] = a.stride;
+    w = slice(reshape(w, Shape(whole.begin(), whole.end())), Axes(dims.size(), 0),
+              Axes(dims.begin(), dims.end()));
     std::vector<double> factors;
     for (const auto& row : lines::filter_rows(f.tile))
       factors.insert(factors.end(), row.begin(), row.end());
     const Value g = graph.constant(
         Tensor::of<double>({f.tile.points(), a.taps}, std::span<const double>(factors)));
-    const Value points = matmul(g, cast(transpose(w, {0, 1, 3, 4, 2, 5}), DType::f64));
+    const Value points = matmul(g, cast(transpose(w, {0, 1, 4, 3, 5, 2, 6}), DType::f64));
     return {reshape(cast(points, DType::f32), result_shape(a, inputs[0].type()))};
   }
 
@@ -365,7 +367,8 @@ struct Rules<op::LineFilters> {
         {.op = A{0, 4, 2}, .inputs = {Type{DType::f32, {5, 3, 2}}}},
         {.op = A{0, 4, 4}, .inputs = {Type{DType::f32, {19, 3, 11}}}, .tolerance = 1e-5},
         {.op = A{1, 3, 3}, .inputs = {Type{DType::f32, {9, 2, 3, 6, 2}}}, .tolerance = 1e-5},
-        {.op = A{1, 4, 3, 3, 2}, .inputs = {Type{DType::f32, {4, 2, 2, 7}}}, .tolerance = 1e-5}};
+        {.op = A{1, 4, 3, 3, 2, 3}, .inputs = {Type{DType::f32, {4, 2, 2, 7}}}, .tolerance = 1e-5},
+        {.op = A{0, 4, 2, 2, 0, 1}, .inputs = {Type{DType::f32, {4, 3, 3, 2}}}, .tolerance = 1e-5}};
   }
 };
 RLX_OP(op::LineFilters, "conv")

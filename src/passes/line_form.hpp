@@ -35,6 +35,9 @@ struct LineForm {
   /// Pixels that lie in the channels of one of the layer's, along the line, and the zeros before
   /// the first of the taps that lie there.
   std::int64_t stride = 1, delay = 0;
+  /// The layer has each every-th pixel alone, from `first` on, and the taps that meet these. Those
+  /// between them are summed directly.
+  std::int64_t every = 1, first = 0;
   std::int64_t direct_taps = 0;  ///< of the convolution, pixel by pixel
 
   std::int64_t taps() const { return layer.filter[line]; }
@@ -52,11 +55,17 @@ struct LineForm {
   }
   /// Products beside those of the direct sum.
   double products() const {
-    return weights() * static_cast<double>(tiles() * dilation()) / static_cast<double>(results());
+    const double tile_results = static_cast<double>(tiles() * dilation() * tile.outputs);
+    return share(tile_results / static_cast<double>(results() * tile.outputs));
   }
   /// Weights beside those of the direct sum.
-  double weights() const {
-    return static_cast<double>(tile.points() * parts() * stride) / static_cast<double>(direct_taps);
+  double weights() const { return share(1); }
+
+ private:
+  /// Of the taps, where each point counts so often.
+  double share(double times) const {
+    const double points = times * static_cast<double>(tile.points() * parts() * stride);
+    return (points + static_cast<double>(every - 1)) / static_cast<double>(direct_taps);
   }
 };
 

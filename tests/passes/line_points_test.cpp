@@ -46,6 +46,14 @@ const Case fitting[] = {
     {{2, 501, 16}, {7, 16, 24}, padded({18}, {0}, {1}, {3})},
     {{1, 600, 48}, {16, 16, 48}, {.pad_low = {8}, .pad_high = {7}, .groups = 3}},
     {{1, 50, 6, 16}, {11, 1, 16, 48}, padded({25, 0}, {25, 0}, {1, 1}, {5, 1})},
+    {{1, 2001, 16}, {3, 16, 48}, padded({}, {}, {2})},
+    {{2, 1500, 16}, {3, 16, 40}, padded({1}, {1}, {2})},
+    {{1, 1999, 16}, {3, 16, 48}, padded({2}, {0}, {2})},
+    {{1, 2004, 16}, {3, 16, 48}, padded({0}, {1}, {2})},
+    {{1, 601, 4, 16}, {3, 1, 16, 48}, padded({1, 0}, {1, 0}, {2, 1})},
+    {{1, 60, 201, 8}, {1, 3, 8, 16}, padded({0, 1}, {0, 0}, {1, 2})},
+    {{1, 801, 5, 6, 8}, {3, 1, 1, 8, 16}, padded({1, 0, 0}, {1, 0, 0}, {2, 1, 1})},
+    {{1, 2001, 48}, {3, 16, 48}, {.strides = {2}, .groups = 3}},
 };
 
 TEST(LinePoints, GivesTheDirectSumsValues) {
@@ -126,6 +134,15 @@ TEST(LinePoints, TransformsOfOtherShapesAreErrors) {
   EXPECT_FALSE(made(op::LinePoints{1, 2, 3}, lines));
   EXPECT_FALSE(made(op::LinePoints{1, 0, 3}, lines));
   EXPECT_FALSE(made(op::LinePoints{1, 4, 3}, {f16, {1, 18, 3}}));
+  const Type filters{f32, {8, 3, 5, 3}};
+  EXPECT_TRUE(made(op::LineFilters{0, 4, 4, 2, 1, 2}, filters));
+  EXPECT_TRUE(made(op::LineFilters{1, 4, 2, 2, 0, 1}, filters));
+  EXPECT_FALSE(made(op::LineFilters{2, 4, 2, 2, 0, 1}, filters));
+  EXPECT_FALSE(made(op::LineFilters{1, 4, 2, 2, 2, 1}, filters));
+  EXPECT_FALSE(made(op::LineFilters{1, 4, 2, 2, 0, 0}, filters));
+  EXPECT_FALSE(made(op::LineFilters{1, 4, 2, 2, 0, 3}, filters));
+  EXPECT_FALSE(made(op::LineFilters{1, 4, 2, 0, 0, 1}, filters));
+  EXPECT_FALSE(made(op::LineFilters{1, 4, 2, huge, 0, 1}, filters));
   const Type points{f32, {1, 4, 1, 18}};
   EXPECT_TRUE(made(op::LineOutputs{1, 4, 3}, points));
   EXPECT_TRUE(made(op::LineOutputs{1, 4, 3, 3}, points));
