@@ -55,14 +55,13 @@ struct LineForm {
   }
   /// Products beside those of the direct sum.
   double products() const {
-    const double tile_results = static_cast<double>(tiles() * dilation() * tile.outputs);
-    return share(tile_results / static_cast<double>(results() * tile.outputs));
+    return share(static_cast<double>(tiles() * dilation()) / static_cast<double>(results()));
   }
   /// Weights beside those of the direct sum.
   double weights() const { return share(1); }
 
  private:
-  /// Of the taps, where each point counts so often.
+  /// What the points, each counted so often, and the taps between have of the direct sum.
   double share(double times) const {
     const double points = times * static_cast<double>(tile.points() * parts() * stride);
     return (points + static_cast<double>(every - 1)) / static_cast<double>(direct_taps);

@@ -80,7 +80,8 @@ class Finder {
     for (std::size_t line = 0; line + 2 < layer.filter.size(); ++line) {
       for (const lines::Tile& tile : lines::tiles) {
         auto form = line_form(layer, line, tile);
-        // What errs more must win something. Where the middle taps are direct less is transformed.
+        // What errs more must win something. Where the taps between are direct, less is
+        // transformed.
         constexpr double most_products = 0.7, most_beside_direct = 0.77, least_gain = 1.2;
         const double gain = best && best->line == line ? least_gain : 1;
         if (!form || form->products() > (form->every > 1 ? most_beside_direct : most_products) ||
