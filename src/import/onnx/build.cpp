@@ -2,6 +2,7 @@
 #include "import/onnx/build.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace rlx::onnx {
 namespace {
@@ -135,6 +136,32 @@ Value slice_axis(const Value& x, std::int64_t axis, std::int64_t start, std::int
          x.type().text());
   }
   return slice(x, std::move(starts), std::move(limits));
+}
+
+Value with_heads(const Value& x, std::int64_t heads) {
+  require_rank(x, 3);
+  if (heads <= 0) fail("The number of heads ({}) is not positive.", heads);
+  const Shape& s = x.shape();
+  return reshape(x, {s[0], s[1], heads, floor_div(s[2], heads)});
+}
+
+Value swap_heads(const Value& x) { return transpose(x, {0, 2, 1, 3}); }
+
+Value mask_where(NodeContext& c, const Value& mask, const Value& allowed, DType dtype) {
+  if (!mask) return allowed;
+  if (mask.dtype() == boolean) return logical_and(mask, allowed);
+  return select(allowed, mask, c.scalar(dtype, -std::numeric_limits<double>::infinity()));
+}
+
+Value scalar_if_single(const Value& x) {
+  const bool single = x && x.rank() == 1 && x.shape()[0] == Dim(1);
+  return single ? reshape(x, {}) : x;
+}
+
+Value integer_product(NodeContext& c, const IntegerOperands& o) {
+  const Value sums = c.add(op::IntegerMatmul{},
+                           {o.a, o.b, scalar_if_single(o.a_zero), scalar_if_single(o.b_zero)});
+  return cast(sums, f32) * (scalar_if_single(o.a_scale) * scalar_if_single(o.b_scale));
 }
 
 Value scalar_like(NodeContext& c, const Value& like, double value) {

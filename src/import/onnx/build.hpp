@@ -29,6 +29,27 @@ Value with_known_dims(const Value& x, const Shape& known);
 /// x[start:limit] along one axis; all axes may be symbolic.
 Value slice_axis(const Value& x, std::int64_t axis, std::int64_t start, std::int64_t limit);
 
+/// [B, S, H*D] as [B, S, H, D].
+Value with_heads(const Value& x, std::int64_t heads);
+
+/// [B, S, H, D] as [B, H, S, D], or back.
+Value swap_heads(const Value& x);
+
+/// A mask of attention that lets keys through where `mask`, bool or additive, or nothing, does and
+/// `allowed` is true.
+Value mask_where(NodeContext& c, const Value& mask, const Value& allowed, DType dtype);
+
+/// A value [1] as a scalar; others as they are.
+Value scalar_if_single(const Value& x);
+
+/// Operands of a product of integers: scales f32, zero points or nothing.
+struct IntegerOperands {
+  Value a, b, a_scale, b_scale, a_zero, b_zero;
+};
+
+/// (a - a_zero) (b - b_zero), scaled, f32.
+Value integer_product(NodeContext& c, const IntegerOperands& operands);
+
 /// A scalar of the dtype of `like`.
 Value scalar_like(NodeContext& c, const Value& like, double value);
 

@@ -34,6 +34,7 @@ OpEntries training_entries();
 OpEntries text_entries();
 OpEntries quantised_contrib_entries();
 OpEntries block_quantised_entries();
+OpEntries fused_attention_entries();
 
 inline std::vector<OpEntries> all_families() {
   return {elementwise_entries(),
@@ -59,7 +60,8 @@ inline std::vector<OpEntries> all_families() {
           training_entries(),
           text_entries(),
           quantised_contrib_entries(),
-          block_quantised_entries()};
+          block_quantised_entries(),
+          fused_attention_entries()};
 }
 
 }  // namespace rlx::onnx

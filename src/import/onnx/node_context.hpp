@@ -122,7 +122,10 @@ bool is_told(const Shape& shape);
 
 using Handler = void (*)(NodeContext&);
 
-/// An op of the standard from one opset version on.
+/// The domain of ONNX Runtime's own ops, which its optimiser and its quantiser write.
+constexpr const char* onnx_runtime = "com.microsoft";
+
+/// An op of the standard, or of another domain, from one opset version on.
 struct OpEntry {
   const char* name;
   int since;

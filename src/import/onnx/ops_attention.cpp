@@ -10,16 +10,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// [B, S, H*D] -> [B, S, H, D].
-Value with_heads(const Value& x, std::int64_t heads) {
-  require_rank(x, 3);
-  if (heads <= 0) fail("The number of heads ({}) is not positive.", heads);
-  const Shape& s = x.shape();
-  return reshape(x, {s[0], s[1], heads, floor_div(s[2], heads)});
-}
-
-Value swap_heads(const Value& x) { return transpose(x, {0, 2, 1, 3}); }
-
 struct AttentionParts {
   Value q, k, v;  ///< [B, H, S, D], or [B, S, H, D] with bshd
   Value mask;     ///< bool or additive, or none
@@ -57,13 +47,6 @@ void read_operands(NodeContext& c, AttentionParts& a) {
 
 Dim length_of(const AttentionParts& a, const Value& x) {
   return x.shape()[a.attributes.bshd ? 1 : 2];
-}
-
-// Both masks must allow a key: bools are joined, additive ones add up.
-Value joined(NodeContext& c, const Value& mask, const Value& allowed, DType dtype) {
-  if (!mask) return allowed;
-  if (mask.dtype() == boolean) return logical_and(mask, allowed);
-  return select(allowed, mask, c.scalar(dtype, -infinity));
 }
 
 // A mask may end before the last keys, which are then masked.
@@ -106,7 +89,7 @@ void read_masks(NodeContext& c, AttentionParts& a) {
   } else if (c.has(6)) {
     const Value lengths = reshape(cast(c.in(6), i64), {a.q.shape()[0], 1, 1, 1});
     const Value key = c.add(op::Iota{i64, {length_of(a, a.k)}, 0}, {});
-    a.mask = joined(c, a.mask, less(key, lengths), dtype);
+    a.mask = mask_where(c, a.mask, less(key, lengths), dtype);
     const Dim queries = length_of(a, a.q);
     if (!queries.is_static()) fail_unsupported("The number of queries must be known.");
     offset = lengths - c.scalar(i64, static_cast<double>(queries.value()));
@@ -117,15 +100,15 @@ void read_masks(NodeContext& c, AttentionParts& a) {
   }
   const Positions at = positions(c, a, offset);
   if (causal && c.has(6)) {
-    a.mask = joined(c, a.mask, less_equal(at.key, at.query), dtype);
+    a.mask = mask_where(c, a.mask, less_equal(at.key, at.query), dtype);
   }
   if (left >= 0) {
     const Value first = at.query - c.scalar(i64, static_cast<double>(left));
-    a.mask = joined(c, a.mask, less_equal(first, at.key), dtype);
+    a.mask = mask_where(c, a.mask, less_equal(first, at.key), dtype);
   }
   if (right >= 0) {
     const Value last = at.query + c.scalar(i64, static_cast<double>(right));
-    a.mask = joined(c, a.mask, less_equal(at.key, last), dtype);
+    a.mask = mask_where(c, a.mask, less_equal(at.key, last), dtype);
   }
 }
 
@@ -153,7 +136,7 @@ Value scores(NodeContext& c, const AttentionParts& a, std::int64_t mode) {
   if (a.attributes.causal) {
     const auto offset = static_cast<double>(a.attributes.causal_offset.value_or(0));
     const Positions at = positions(c, a, c.scalar(i64, offset));
-    mask = joined(c, mask, less_equal(at.key, at.query), s.dtype());
+    mask = mask_where(c, mask, less_equal(at.key, at.query), s.dtype());
   }
   const Value masked_out = c.scalar(s.dtype(), -infinity);
   if (mask) s = mask.dtype() == boolean ? select(mask, s, masked_out) : s + mask;

@@ -84,10 +84,9 @@ void gather_block_quantised(NodeContext& c) {
   c.set(c.add(op::Gather{axis}, {c.add(dequantize, {numbers, scale, zero}), c.in(1)}));
 }
 
-constexpr const char* domain = "com.microsoft";
 constexpr OpEntry entries[] = {
-    {"MatMulNBits", 1, matmul_n_bits, domain},
-    {"GatherBlockQuantized", 1, gather_block_quantised, domain},
+    {"MatMulNBits", 1, matmul_n_bits, onnx_runtime},
+    {"GatherBlockQuantized", 1, gather_block_quantised, onnx_runtime},
 };
 
 }  // namespace

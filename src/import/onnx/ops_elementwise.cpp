@@ -169,6 +169,15 @@ void gelu_node(NodeContext& c) {
   c.set(gelu(c.in(0), {.tanh = form == "tanh"}));
 }
 
+// ONNX Runtime's: a bias may come first.
+template <bool tanh>
+void biased_gelu(NodeContext& c) {
+  const Value x = c.in(0);
+  c.set(gelu(c.has(1) ? x + c.in(1) : x, {.tanh = tanh}));
+}
+
+void quick_gelu(NodeContext& c) { c.set(c.add(op::Swish{c.real("alpha", 1.702)}, {c.in(0)})); }
+
 void swish(NodeContext& c) { c.set(c.add(op::Swish{c.real("alpha", 1)}, {c.in(0)})); }
 
 // The slope aligns with the last axes; in the first versions, and where exporters kept that form, a
@@ -256,6 +265,10 @@ constexpr OpEntry entries[] = {
     {"HardSigmoid", 1, hard_sigmoid},
     {"Shrink", 9, shrink},
     {"Gelu", 20, gelu_node},
+    {"Gelu", 1, biased_gelu<false>, onnx_runtime},
+    {"BiasGelu", 1, biased_gelu<false>, onnx_runtime},
+    {"FastGelu", 1, biased_gelu<true>, onnx_runtime},
+    {"QuickGelu", 1, quick_gelu, onnx_runtime},
     {"Swish", 24, swish},
     {"PRelu", 1, prelu},
 };

@@ -1,5 +1,6 @@
 // Matrix products, convolutions, pools.
 #include <algorithm>
+#include <numeric>
 
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
@@ -10,8 +11,8 @@ namespace {
 
 void matmul_node(NodeContext& c) { c.set(matmul(c.in(0), c.in(1))); }
 
-// y = alpha a b + beta c.
-void gemm(NodeContext& c) {
+// alpha a b + beta c.
+Value gemm_of(NodeContext& c) {
   const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
   Value a = c.in(0), b = c.in(1);
   if (c.flag("transA")) a = transpose(a, {1, 0});
@@ -26,10 +27,12 @@ void gemm(NodeContext& c) {
     const Value bias = c.in(2);
     y = y + (beta == 1 ? bias : bias * scalar_like(c, bias, beta));
   }
-  c.set(y);
+  return y;
 }
 
-void conv_node(NodeContext& c) {
+void gemm(NodeContext& c) { c.set(gemm_of(c)); }
+
+Value conv_of(NodeContext& c) {
   const Value x = c.in(0), w = c.in(1);
   const Windows windows = windows_of(c, x, w.shape());
   op::Conv attributes;
@@ -38,8 +41,72 @@ void conv_node(NodeContext& c) {
   attributes.pad_low = windows.pad_low;
   attributes.pad_high = windows.pad_high;
   attributes.groups = c.integer("group", 1);
-  c.set(conv(x, w, attributes, c.optional(2)));
+  return conv(x, w, attributes, c.optional(2));
 }
+
+void conv_node(NodeContext& c) { c.set(conv_of(c)); }
+
+// ---- as ONNX Runtime fuses them -----------------------------------------------------------------
+
+/// [M, batch..., K] becomes [batch..., M, K] with `from_first`, and the last two axes change places
+/// with `swapped`.
+Value as_matrices(const Value& x, bool from_first, bool swapped) {
+  if (!from_first && !swapped) return x;
+  if (x.rank() < 2) fail("It transposes matrices, not {}.", x.type().text());
+  Axes axes(static_cast<std::size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (from_first) std::rotate(axes.begin(), axes.begin() + 1, axes.end() - 1);
+  if (swapped) std::swap(axes.back(), axes[axes.size() - 2]);
+  return transpose(x, axes);
+}
+
+void fused_matmul(NodeContext& c) {
+  const Value a = as_matrices(c.in(0), c.flag("transBatchA"), c.flag("transA"));
+  const Value b = as_matrices(c.in(1), c.flag("transBatchB"), c.flag("transB"));
+  const double alpha = c.real("alpha", 1);
+  const Value y = matmul(a, b);
+  c.set(alpha == 1 ? y : y * scalar_like(c, y, alpha));
+}
+
+/// The activation by its name in the standard; its parameters in the order of the standard.
+Value activated(NodeContext& c, const Value& x, const std::vector<double>& parameters) {
+  const std::string name = c.text("activation", "");
+  const auto parameter = [&](std::size_t i, double otherwise) {
+    return i < parameters.size() ? parameters[i] : otherwise;
+  };
+  if (name.empty()) return x;
+  if (name == "Relu") return relu(x);
+  if (name == "Sigmoid") return sigmoid(x);
+  if (name == "Tanh") return tanh(x);
+  if (name == "Softplus") return c.add(op::Softplus{}, {x});
+  if (name == "Softsign") return c.add(op::Softsign{}, {x});
+  if (name == "HardSwish") return c.add(op::HardSwish{}, {x});
+  if (name == "LeakyRelu") return leaky_relu(x, {parameter(0, 0.01)});
+  if (name == "Elu") return c.add(op::Elu{parameter(0, 1)}, {x});
+  if (name == "ThresholdedRelu") return c.add(op::ThresholdedRelu{parameter(0, 1)}, {x});
+  if (name == "HardSigmoid")
+    return c.add(op::HardSigmoid{parameter(0, 0.2), parameter(1, 0.5)}, {x});
+  if (name == "Clip" && parameters.size() == 2)
+    return clamp(x, scalar_like(c, x, parameters[0]), scalar_like(c, x, parameters[1]));
+  fail_unsupported("The activation ({}) with {} parameters is not supported.", name,
+                   parameters.size());
+}
+
+void fused_gemm(NodeContext& c) {
+  std::vector<double> parameters;
+  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
+    if (const auto value = c.optional_real(name)) parameters.push_back(*value);
+  }
+  c.set(activated(c, gemm_of(c), parameters));
+}
+
+// (x, w, bias?, what is added before the activation?)
+void fused_conv(NodeContext& c) {
+  const Value y = conv_of(c);
+  c.set(activated(c, c.has(3) ? y + c.in(3) : y, c.reals("activation_params")));
+}
+
+// ---- transposed convolutions --------------------------------------------------------------------
 
 // The wanted output size, where given, decides the padding: total = stride (in - 1) + output
 // padding
@@ -176,6 +243,10 @@ void global_lp_pool(NodeContext& c) {
 
 constexpr OpEntry entries[] = {
     {"MatMul", 1, matmul_node},
+    {"FusedMatMul", 1, fused_matmul, onnx_runtime},
+    {"TransposeMatMul", 1, fused_matmul, onnx_runtime},
+    {"FusedGemm", 1, fused_gemm, onnx_runtime},
+    {"FusedConv", 1, fused_conv, onnx_runtime},
     {"Gemm", 1, gemm},
     {"Conv", 1, conv_node},
     {"ConvTranspose", 1, conv_transpose},

@@ -58,12 +58,8 @@ void instance_norm(NodeContext& c) {
   c.set(c.add(op::InstanceNorm{c.real("epsilon", 1e-5)}, {c.in(0), c.in(1), c.in(2)}));
 }
 
-void layer_normalization(NodeContext& c) {
-  const Value x = c.in(0);
-  const auto axis = normal_axis(c.integer("axis", -1), x.rank());
-  const double epsilon = c.real("epsilon", 1e-5);
-  c.ignore({"stash_type"});
-  c.set(0, c.add(op::LayerNorm{axis, epsilon}, {x, c.optional(1), c.optional(2)}));
+// What training keeps: the mean as result 1, one over the deviation from it as result 2.
+void set_statistics(NodeContext& c, const Value& x, std::int64_t axis, double epsilon) {
   if (!c.wants(1) && !c.wants(2)) return;
   Axes axes;
   for (auto i = axis; i < x.rank(); ++i) axes.push_back(i);
@@ -73,11 +69,85 @@ void layer_normalization(NodeContext& c) {
   c.set(2, rsqrt(mean(centred * centred, axes, true) + scalar_like(c, wide, epsilon)));
 }
 
+void layer_normalization(NodeContext& c) {
+  const Value x = c.in(0);
+  const auto axis = normal_axis(c.integer("axis", -1), x.rank());
+  const double epsilon = c.real("epsilon", 1e-5);
+  c.ignore({"stash_type"});
+  c.set(0, c.add(op::LayerNorm{axis, epsilon}, {x, c.optional(1), c.optional(2)}));
+  set_statistics(c, x, axis, epsilon);
+}
+
+// ONNX Runtime's name of it has one over the root of the mean square, which training keeps, as
+// another result.
 void rms_normalization(NodeContext& c) {
   const Value x = c.in(0);
   const auto axis = normal_axis(c.integer("axis", -1), x.rank());
   c.ignore({"stash_type"});
+  if (c.wants(1)) fail_unsupported("Its result for training is not supported.");
   c.set(c.add(op::RmsNorm{axis, c.real("epsilon", 1e-5)}, {x, c.in(1)}));
+}
+
+constexpr double least_variance = 1e-12;  // of ONNX Runtime's fused norms
+
+// ONNX Runtime's: (x, skip, scale, bias?, bias of the sum?); the sum is result 3.
+void skip_layer_normalization(NodeContext& c) {
+  Value sum = c.in(0) + c.in(1);
+  if (c.has(4)) sum = sum + c.in(4);
+  const double epsilon = c.real("epsilon", least_variance);
+  c.set(0, c.add(op::LayerNorm{-1, epsilon}, {sum, c.in(2), c.optional(3)}));
+  set_statistics(c, sum, sum.rank() - 1, epsilon);
+  c.set(3, sum);
+}
+
+// ONNX Runtime's: (x, skip, scale, bias of the sum?)
+void skip_rms_normalization(NodeContext& c) {
+  Value sum = c.in(0) + c.in(1);
+  if (c.has(3)) sum = sum + c.in(3);
+  if (c.wants(1) || c.wants(2)) fail_unsupported("Its results for training are not supported.");
+  c.set(0, c.add(op::RmsNorm{-1, c.real("epsilon", least_variance)}, {sum, c.in(2)}));
+  c.set(3, sum);
+}
+
+// ONNX Runtime's embeddings of BERT: of words, places and segments, as they are or as bytes.
+struct Tables {
+  Value words, places, segments, scale, bias;
+};
+
+void embed_layer_normalization(NodeContext& c, const Tables& tables, int place_input) {
+  const Value ids = c.in(0);
+  require_rank(ids, 2);
+  const Value places = place_input >= 0 && c.has(place_input)
+                           ? c.in(place_input)
+                           : c.add(op::Iota{i64, {ids.shape()[1]}, 0}, {});
+  Value sum = gather(tables.words, ids) + gather(tables.places, places);
+  if (tables.segments) sum = sum + gather(tables.segments, c.in(1));
+  c.set(0, c.add(op::LayerNorm{-1, c.real("epsilon", least_variance)},
+                 {sum, tables.scale, tables.bias}));
+  if (c.wants(1)) {
+    // How many words the mask lets through.
+    const Value none = broadcast(c.scalar(i32, 0), {ids.shape()[0]});
+    const Value mask = c.optional(7);
+    const Value seen = mask ? cast(equal(mask, scalar_like(c, mask, 1)), i32) : Value();
+    c.set(1, mask ? rlx::sum(seen, {1}) : none);
+  }
+  c.set(2, sum);
+}
+
+// (ids, segments?, tables of words, places, segments?, scale, bias, mask?, places?)
+void embed_layer_normalization_node(NodeContext& c) {
+  c.ignore({"mask_index_type"});
+  embed_layer_normalization(c, {c.in(2), c.in(3), c.optional(4), c.in(5), c.in(6)}, 8);
+}
+
+// The same of bytes, whose scales are inputs 8 to 12 and zero points 13 to 17.
+void quantised_embed_layer_normalization(NodeContext& c) {
+  const auto real = [&](int i) {
+    if (!c.has(i)) return Value();
+    return c.add(op::Dequantize{},
+                 {c.in(i), scalar_if_single(c.in(i + 6)), scalar_if_single(c.optional(i + 11))});
+  };
+  embed_layer_normalization(c, {real(2), real(3), real(4), real(5), real(6)}, -1);
 }
 
 // Until opset 20 scale and bias belonged to groups, since 21 to channels.
@@ -151,8 +221,13 @@ constexpr OpEntry entries[] = {
     {"Hardmax", 1, flattened<op::Hardmax>},
     {"BatchNormalization", 1, batch_norm},
     {"InstanceNormalization", 1, instance_norm},
-    {"LayerNormalization", 17, layer_normalization},
+    {"LayerNormalization", 1, layer_normalization},  // ONNX Runtime writes it for older opsets, too
     {"RMSNormalization", 23, rms_normalization},
+    {"SimplifiedLayerNormalization", 1, rms_normalization},
+    {"SkipLayerNormalization", 1, skip_layer_normalization, onnx_runtime},
+    {"SkipSimplifiedLayerNormalization", 1, skip_rms_normalization, onnx_runtime},
+    {"EmbedLayerNormalization", 1, embed_layer_normalization_node, onnx_runtime},
+    {"QEmbedLayerNormalization", 1, quantised_embed_layer_normalization, onnx_runtime},
     {"GroupNormalization", 18, group_normalization},
     {"LpNormalization", 1, lp_normalization},
     {"LRN", 1, local_response_norm},

@@ -7,11 +7,6 @@
 namespace rlx::onnx {
 namespace {
 
-Value scalar_if_single(const Value& x) {
-  const bool single = x && x.rank() == 1 && x.shape()[0] == Dim(1);
-  return single ? reshape(x, {}) : x;
-}
-
 /// Inputs (x, scale, zero point?) from input `first` on as real numbers.
 Value real_input(NodeContext& c, int first, std::int64_t axis = 1) {
   op::Dequantize attributes;
@@ -114,21 +109,16 @@ void gemm(NodeContext& c) {
 
 // (a, b, a scale, b scale, a zero?, b zero?, bias?)
 void matmul_integer_to_float(NodeContext& c) {
-  const Value sums = c.add(op::IntegerMatmul{}, {c.in(0), c.in(1), scalar_if_single(c.optional(4)),
-                                                 scalar_if_single(c.optional(5))});
-  Value y = cast(sums, f32) * (scalar_if_single(c.in(2)) * scalar_if_single(c.in(3)));
-  if (c.has(6)) y = y + c.in(6);
-  c.set(y);
+  const Value y =
+      integer_product(c, {c.in(0), c.in(1), c.in(2), c.in(3), c.optional(4), c.optional(5)});
+  c.set(c.has(6) ? y + c.in(6) : y);
 }
 
 // (a: f32, b, b scale, b zero?, bias?)
 void dynamic_quantize_matmul(NodeContext& c) {
   const Values a = c.add_all(op::DynamicQuantize{}, {c.in(0)});
-  const Value sums =
-      c.add(op::IntegerMatmul{}, {a[0], c.in(1), a[2], scalar_if_single(c.optional(3))});
-  Value y = cast(sums, f32) * (a[1] * scalar_if_single(c.in(2)));
-  if (c.has(4)) y = y + c.in(4);
-  c.set(y);
+  const Value y = integer_product(c, {a[0], c.in(1), a[1], c.in(2), a[2], c.optional(3)});
+  c.set(c.has(4) ? y + c.in(4) : y);
 }
 
 void quantize_linear(NodeContext& c) {
@@ -141,21 +131,20 @@ void quantize_linear(NodeContext& c) {
 
 void dequantize_linear(NodeContext& c) { c.set(real_input(c, 0, c.integer("axis", 1))); }
 
-constexpr const char* domain = "com.microsoft";
 constexpr OpEntry entries[] = {
-    {"QLinearAdd", 1, binary<op::Add>, domain},
-    {"QLinearMul", 1, binary<op::Mul>, domain},
-    {"QLinearSigmoid", 1, unary<op::Sigmoid>, domain},
-    {"QLinearLeakyRelu", 1, leaky_relu, domain},
-    {"QLinearConcat", 1, concat, domain},
-    {"QLinearGlobalAveragePool", 1, global_average_pool, domain},
-    {"QLinearAveragePool", 1, average_pool, domain},
-    {"QLinearSoftmax", 1, softmax_node, domain},
-    {"QGemm", 1, gemm, domain},
-    {"MatMulIntegerToFloat", 1, matmul_integer_to_float, domain},
-    {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, domain},
-    {"QuantizeLinear", 1, quantize_linear, domain},
-    {"DequantizeLinear", 1, dequantize_linear, domain},
+    {"QLinearAdd", 1, binary<op::Add>, onnx_runtime},
+    {"QLinearMul", 1, binary<op::Mul>, onnx_runtime},
+    {"QLinearSigmoid", 1, unary<op::Sigmoid>, onnx_runtime},
+    {"QLinearLeakyRelu", 1, leaky_relu, onnx_runtime},
+    {"QLinearConcat", 1, concat, onnx_runtime},
+    {"QLinearGlobalAveragePool", 1, global_average_pool, onnx_runtime},
+    {"QLinearAveragePool", 1, average_pool, onnx_runtime},
+    {"QLinearSoftmax", 1, softmax_node, onnx_runtime},
+    {"QGemm", 1, gemm, onnx_runtime},
+    {"MatMulIntegerToFloat", 1, matmul_integer_to_float, onnx_runtime},
+    {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, onnx_runtime},
+    {"QuantizeLinear", 1, quantize_linear, onnx_runtime},
+    {"DequantizeLinear", 1, dequantize_linear, onnx_runtime},
 };
 
 }  // namespace

@@ -94,7 +94,7 @@ void simple(NodeContext& c) {
 constexpr OpEntry entries[] = {{"LSTM", 7, lstm},
                                {"GRU", 7, simple<op::Gru>},
                                {"RNN", 7, simple<op::Rnn>},
-                               {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, "com.microsoft"}};
+                               {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, onnx_runtime}};
 
 }  // namespace
 
