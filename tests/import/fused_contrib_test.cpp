@@ -46,21 +46,20 @@ struct Named {
 
 /// The results of a model of these nodes.
 std::vector<Tensor> results(const std::vector<Message>& nodes, const std::vector<Named>& inputs,
-                            const std::vector<std::string>& outputs) {
+                            const std::vector<std::string>& outputs, int opset = 23) {
   GraphParts parts;
   parts.nodes = nodes;
   std::vector<Tensor> values;
   for (const Named& input : inputs) {
     std::vector<ModelDim> dims;
     for (const std::int64_t dim : input.value.dims()) dims.push_back({dim});
-    const int type = input.value.dtype() == f32   ? onnx_float
-                     : input.value.dtype() == i32 ? 6
-                                                  : onnx_int64;
+    const DType dtype = input.value.dtype();
+    const int type = dtype == f32 ? onnx_float : dtype == i32 ? 6 : dtype == u8 ? 2 : onnx_int64;
     parts.inputs.push_back(value_info(input.name, type, dims));
     values.push_back(input.value);
   }
   for (const std::string& name : outputs) parts.outputs.push_back(value_info(name, onnx_float, {}));
-  const Graph graph = import_onnx(model_message(parts, 23).span(), {}).value();
+  const Graph graph = import_onnx(model_message(parts, opset).span(), {}).value();
   return evaluate_graph(graph, values).value();
 }
 
@@ -119,16 +118,47 @@ TEST(FusedContrib, gemm_activates_by_parameters) {
                       inputs, y));
 }
 
-TEST(FusedContrib, unknown_activations_are_told) {
+/// What is said of a node of float operands that cannot be read.
+std::string refusal(const Message& the_node,
+                    const std::vector<std::pair<std::string, Dims>>& inputs) {
   GraphParts parts;
-  parts.inputs = {value_info("x", onnx_float, {{1}, {1}, {3}, {3}}),
-                  value_info("w", onnx_float, {{1}, {1}, {3}, {3}})};
+  for (const auto& [name, shape] : inputs) {
+    std::vector<ModelDim> dims;
+    for (const std::int64_t dim : shape) dims.push_back({dim});
+    parts.inputs.push_back(value_info(name, name == "at" ? onnx_int64 : onnx_float, dims));
+  }
   parts.outputs = {value_info("y", onnx_float, {})};
-  parts.nodes = {
-      node("FusedConv", {"x", "w"}, y, {string_attribute("activation", "Sinus")}, contrib)};
+  parts.nodes = {the_node};
   const auto graph = import_onnx(model_message(parts).span(), {});
-  ASSERT_FALSE(graph.ok());
-  EXPECT_NE(graph.error().message.find("Sinus"), std::string::npos);
+  return graph.ok() ? "" : graph.error().message;
+}
+
+TEST(FusedContrib, what_does_not_fit_is_told) {
+  const Message heads = integer_attribute("num_heads", 2);
+  const auto told = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  told(refusal(node("FusedConv", {"x", "w"}, y, {string_attribute("activation", "Sinus")}, contrib),
+               {{"x", {1, 1, 3, 3}}, {"w", {1, 1, 3, 3}}}),
+       "Sinus");
+  told(refusal(node("Attention", {"x", "w"}, y,
+                    {heads, ints_attribute("qkv_hidden_sizes", {-8, 24, 8})}, contrib),
+               {{"x", {1, 3, 4}}, {"w", {4, 24}}}),
+       "do not fit");
+  told(refusal(node("RotaryEmbedding", {"x", "at", "c", "s"}, y, {}, contrib),
+               {{"x", {1, 3, 4}}, {"at", {1, 3}}, {"c", {5, 0}}, {"s", {5, 0}}}),
+       "no angles");
+  told(refusal(node("RotaryEmbedding", {"x", "at", "c", "s"}, y, {}, contrib),
+               {{"x", {3, 4}}, {"at", {1, 3}}, {"c", {5, 2}}, {"s", {5, 2}}}),
+       "[B,S,H]");
+  told(refusal(node("MultiHeadAttention", {"q"}, y, {heads}, contrib), {{"q", {1, 3, 2, 3, 4}}}),
+       "one operand");
+  told(refusal(node("GroupQueryAttention", {"q", "q", "q", "", "", "q", "q"}, y,
+                    {heads, integer_attribute("kv_num_heads", 2),
+                     integer_attribute("local_window_size", 0)},
+                    contrib),
+               {{"q", {1, 3, 8}}}),
+       "window");
 }
 
 TEST(FusedContrib, gelu_has_a_bias) {
@@ -139,6 +169,22 @@ TEST(FusedContrib, gelu_has_a_bias) {
   expect_near(
       results({node("FastGelu", {"x", "b"}, y, {}, contrib)}, inputs, y),
       results({sum, node("Gelu", {"s"}, y, {string_attribute("approximate", "tanh")})}, inputs, y));
+}
+
+TEST(FusedContrib, quick_gelu_is_a_swish) {
+  const std::vector<Named> inputs{{"x", numbers({2, 3}, 0)}};
+  expect_near(
+      results({node("QuickGelu", {"x"}, y, {}, contrib)}, inputs, y),
+      results({node("Swish", {"x"}, y, {float_attribute("alpha", 1.702F)})}, inputs, y, 24));
+}
+
+TEST(FusedContrib, norms_have_their_names_in_older_opsets) {
+  const std::vector<Named> inputs{{"x", numbers({2, 3, 4}, 0)}, {"scale", numbers({4}, 1)}};
+  constexpr int old = 11;
+  expect_near(results({node("SimplifiedLayerNormalization", {"x", "scale"}, y)}, inputs, y, old),
+              results({node("RMSNormalization", {"x", "scale"}, y)}, inputs, y));
+  expect_near(results({node("LayerNormalization", {"x", "scale"}, y)}, inputs, y, old),
+              results({node("LayerNormalization", {"x", "scale"}, y)}, inputs, y));
 }
 
 TEST(FusedContrib, norms_of_sums_hand_the_sum_on) {
@@ -186,6 +232,41 @@ TEST(FusedContrib, embeddings_count_the_words_of_the_mask) {
                node("Gather", {"segments", "kinds"}, {"k"}), node("Sum", {"w", "p", "k"}, {"s"}),
                node("LayerNormalization", {"s", "scale", "bias"}, y)},
               inputs, y));
+}
+
+TEST(FusedContrib, embeddings_of_bytes_have_scales_and_zero_points) {
+  std::vector<Named> inputs{{"ids", Tensor::of<std::int32_t>({1, 3}, {2, 0, 1})},
+                            {"kinds", Tensor::of<std::int32_t>({1, 3}, {1, 0, 1})}};
+  const std::vector<std::pair<std::string, Dims>> tables{
+      {"words", {4, 8}}, {"places", {5, 8}}, {"segments", {2, 8}}, {"scale", {8}}, {"bias", {8}}};
+  std::vector<std::string> names, scales, zeros;
+  std::vector<Message> parts;
+  for (const auto& [name, dims] : tables) {
+    const auto order = static_cast<int>(names.size());
+    Tensor bytes(u8, dims), zero(u8, {});
+    for (std::int64_t i = 0; i < bytes.elements(); ++i)
+      bytes.mutable_data()[i] = static_cast<std::byte>((37 * i + 11 * order) % 256);
+    zero.mutable_data()[0] = static_cast<std::byte>(120 + order);
+    names.push_back(name);
+    scales.push_back(name + "_scale");
+    zeros.push_back(name + "_zero");
+    inputs.push_back({name, bytes});
+    inputs.push_back({scales.back(), Tensor::scalar(0.01F * static_cast<float>(order + 1))});
+    inputs.push_back({zeros.back(), zero});
+    parts.push_back(
+        node("DequantizeLinear", {name, scales.back(), zeros.back()}, {name + "_real"}));
+  }
+  std::vector<std::string> operands{"ids", "kinds"};
+  operands.insert(operands.end(), names.begin(), names.end());
+  operands.emplace_back();
+  operands.insert(operands.end(), scales.begin(), scales.end());
+  operands.insert(operands.end(), zeros.begin(), zeros.end());
+  parts.push_back(node(
+      "EmbedLayerNormalization",
+      {"ids", "kinds", "words_real", "places_real", "segments_real", "scale_real", "bias_real"}, y,
+      {}, contrib));
+  expect_near(results({node("QEmbedLayerNormalization", operands, y, {}, contrib)}, inputs, y),
+              results(parts, inputs, y));
 }
 
 /// Two items of three queries, two heads of four columns, past keys of two rows.
@@ -241,6 +322,31 @@ TEST(FusedContrib, attention_computes_its_operands) {
                             {two_heads, integer_attribute("unidirectional", 1)}, contrib)},
                       operands, y),
               results(parts, operands, y));
+}
+
+TEST(FusedContrib, attention_of_bytes_scales_its_product) {
+  std::vector<Named> inputs = operands;
+  Tensor x(u8, {2, 3, 6}), w(u8, {6, 24}), x_zero(u8, {}), w_zero(u8, {});
+  for (std::int64_t i = 0; i < x.elements(); ++i)
+    x.mutable_data()[i] = static_cast<std::byte>((53 * i) % 256);
+  for (std::int64_t i = 0; i < w.elements(); ++i)
+    w.mutable_data()[i] = static_cast<std::byte>((29 * i) % 256);
+  x_zero.mutable_data()[0] = static_cast<std::byte>(100);
+  w_zero.mutable_data()[0] = static_cast<std::byte>(130);
+  inputs.insert(inputs.end(), {{"x8", x},
+                               {"w8", w},
+                               {"x_zero", x_zero},
+                               {"w_zero", w_zero},
+                               {"x_scale", Tensor::scalar(0.02F)},
+                               {"w_scale", Tensor::scalar(0.01F)}});
+  expect_near(results({node("QAttention",
+                            {"x8", "w8", "b", "x_scale", "w_scale", "ends", "x_zero", "w_zero"}, y,
+                            {two_heads}, contrib)},
+                      inputs, y),
+              results({node("DequantizeLinear", {"x8", "x_scale", "x_zero"}, {"xr"}),
+                       node("DequantizeLinear", {"w8", "w_scale", "w_zero"}, {"wr"}),
+                       node("Attention", {"xr", "wr", "b", "ends"}, y, {two_heads}, contrib)},
+                      inputs, y));
 }
 
 const std::vector<std::string> with_cache{"y", "now_k", "now_v"};

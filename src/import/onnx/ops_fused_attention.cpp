@@ -1,5 +1,7 @@
 // Attention as ONNX Runtime fuses it (com.microsoft): with the products before it, with masks of
 // padding, with caches of keys and values.
+#include <algorithm>
+
 #include "import/onnx/build.hpp"
 #include "import/onnx/families.hpp"
 
@@ -23,9 +25,9 @@ Value length_of(NodeContext& c, const Value& x, std::int64_t axis) {
 
 // ---- masks of padding ---------------------------------------------------------------------------
 
-/// Part `i` of numbers [n B], for all heads, queries and keys.
-Value of_items(const Value& numbers, std::int64_t i, const Dim& items) {
-  const Value parts = reshape(numbers, {floor_div(numbers.shape()[0], items), items});
+/// Part `i` of `n` of numbers [n B], for all heads, queries and keys.
+Value of_items(const Value& numbers, std::int64_t i, std::int64_t n, const Dim& items) {
+  const Value parts = reshape(numbers, {n, items});
   return reshape(cast(slice_axis(parts, 0, i, i + 1), i64), {items, 1, 1, 1});
 }
 
@@ -36,11 +38,11 @@ Value holds_words(NodeContext& c, const Value& mask, const Dim& items, const Dim
   const Value zero = scalar_like(c, mask, 0);
   if (mask.rank() == 3) return greater(reshape(mask, {s[0], 1, s[1], s[2]}), zero);
   if (mask.rank() == 2) return greater(reshape(mask, {s[0], 1, 1, s[1]}), zero);
-  if (mask.rank() == 1 && s[0] == items) return less(range(c, keys), of_items(mask, 0, items));
+  if (mask.rank() == 1 && s[0] == items) return less(range(c, keys), of_items(mask, 0, 1, items));
   if (mask.rank() == 1 && s[0] == items * 2) {
     const Value at = range(c, keys);
-    return logical_and(less(at, of_items(mask, 0, items)),
-                       less_equal(of_items(mask, 1, items), at));
+    return logical_and(less(at, of_items(mask, 0, 2, items)),
+                       less_equal(of_items(mask, 1, 2, items), at));
   }
   fail_unsupported("A mask of {} is not supported.", mask.type().text());
 }
@@ -92,7 +94,9 @@ void attend_to_product(NodeContext& c, const Value& product, Parts p, const Valu
   require_rank(product, 3);
   const auto heads = c.integer("num_heads"), columns = static_dim(product, 2);
   const Axes sizes = c.integers("qkv_hidden_sizes", Axes(3, columns / 3));
-  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
+  if (sizes.size() != 3 ||
+      std::ranges::any_of(sizes, [&](auto n) { return n < 1 || n > columns; }) ||
+      sizes[0] + sizes[1] + sizes[2] != columns)
     fail("Queries, keys and values do not fit {} columns.", columns);
   if (c.flag("do_rotary") || c.flag("past_present_share_buffer"))
     fail_unsupported("The attributes do_rotary and past_present_share_buffer are not supported.");
@@ -181,14 +185,21 @@ Grouped grouped_operands(NodeContext& c) {
           {}};
 }
 
+/// By angles [B, S, R/2].
+std::int64_t columns_turned(const Value& angles) {
+  require_rank(angles, 3);
+  const auto half = static_dim(angles, 2);
+  if (half < 1) fail("There are no angles.");
+  return 2 * half;
+}
+
 /// Turns queries and keys by the angles of their positions.
 void turn(NodeContext& c, Grouped& g) {
   const bool interleaved = c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
   const Value at = c.has(9) ? c.in(9) : g.at;
   const Value cosine = gather(c.in(7), at), sine = gather(c.in(8), at);
-  const op::Rope rope{
-      .rotary = 2 * static_dim(cosine, 2), .interleaved = interleaved, .bshd = true};
+  const op::Rope rope{.rotary = columns_turned(cosine), .interleaved = interleaved, .bshd = true};
   g.q = c.add(rope, {g.q, cosine, sine});
   g.k = c.add(rope, {g.k, cosine, sine});
 }
@@ -214,8 +225,10 @@ void group_query_attention(NodeContext& c) {
         "are not supported.");
   c.ignore({"kv_cache_bit_width", "qk_norm_epsilon"});
   if (c.has(3) != c.has(4)) fail("Past keys and values come together.");
+  if (c.has(3)) require_rank(c.in(3), 4);
   op::Attention attributes{.scale = c.optional_real("scale"), .softcap = c.real("softcap", 0)};
   const auto window = c.integer("local_window_size", -1);
+  if (window < -1 || window == 0) fail("The window ({}) is neither -1 nor positive.", window);
   const bool causal = c.flag("causal", true);
   Grouped g = grouped_operands(c);
   const Dim items = g.q.shape()[0], queries = g.q.shape()[1];
@@ -257,11 +270,13 @@ void rotary_embedding(NodeContext& c) {
   const auto heads = c.integer("num_heads", 0), part = c.integer("rotary_embedding_dim", 0);
   if (c.real("scale", 1) != 1 || c.flag("is_packed_batching"))
     fail_unsupported("The attributes scale and is_packed_batching are not supported.");
+  if (x.rank() != 3 && x.rank() != 4)
+    fail("It turns [B,S,H] or [B,N,S,H], not {}.", x.type().text());
   const bool flat = x.rank() == 3;
   const Dim length = x.shape()[flat ? 1 : 2];
   const Value at = given.rank() == 1 ? reshape(given + range(c, length), {1, length}) : given;
   const Value cosine = gather(c.in(2), at), sine = gather(c.in(3), at);
-  const auto turned = 2 * static_dim(cosine, 2);
+  const auto turned = columns_turned(cosine);
   if (part > 0 && part != turned) fail("The angles turn {} columns, not {}.", turned, part);
   const op::Rope rope{.rotary = turned, .interleaved = c.flag("interleaved"), .bshd = flat};
   const Value apart = flat ? with_heads(x, heads > 0 ? heads : static_dim(x, 2) / turned) : x;
