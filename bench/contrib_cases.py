@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes cases of ONNX Runtime's own ops (com.microsoft) of floats, which its optimiser and its
-exporters write: attention with masks and caches, norms, products, activations.
+"""Makes cases of ONNX Runtime's own ops (com.microsoft), which its optimiser and its exporters
+write: attention with masks and caches, norms, products, activations.
 
 usage: contrib_cases.py FOLDER
 Makes FOLDER/CASE/model.onnx, of one node, with test_data_set_0: seeded inputs and what ONNX Runtime

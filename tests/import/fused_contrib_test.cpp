@@ -21,24 +21,6 @@ Tensor numbers(const Dims& dims, double phase) {
   return Tensor::of<float>(dims, std::span<const float>(values));
 }
 
-Message floats_attribute(const std::string& name, const std::vector<float>& values) {
-  Message result;
-  result.text(1, name).integer(20, 6);
-  for (const float value : values) result.real(7, value);
-  return result;
-}
-
-Message float_attribute(const std::string& name, float value) {
-  return Message().text(1, name).real(2, value).integer(20, 1);
-}
-
-Message ints_attribute(const std::string& name, const std::vector<std::int64_t>& values) {
-  Message result;
-  result.text(1, name).integer(20, 7);
-  for (const std::int64_t value : values) result.integer(8, value);
-  return result;
-}
-
 struct Named {
   std::string name;
   Tensor value;
@@ -141,6 +123,12 @@ TEST(FusedContrib, what_does_not_fit_is_told) {
   told(refusal(node("FusedConv", {"x", "w"}, y, {string_attribute("activation", "Sinus")}, contrib),
                {{"x", {1, 1, 3, 3}}, {"w", {1, 1, 3, 3}}}),
        "Sinus");
+  told(refusal(node("FusedGemm", {"a", "a"}, y,
+                    {string_attribute("activation", "HardSigmoid"),
+                     float_attribute("activation_beta", 0.4F)},
+                    contrib),
+               {{"a", {2, 2}}}),
+       "activation_beta");
   told(refusal(node("Attention", {"x", "w"}, y,
                     {heads, ints_attribute("qkv_hidden_sizes", {-8, 24, 8})}, contrib),
                {{"x", {1, 3, 4}}, {"w", {4, 24}}}),
@@ -150,7 +138,7 @@ TEST(FusedContrib, what_does_not_fit_is_told) {
        "no angles");
   told(refusal(node("RotaryEmbedding", {"x", "at", "c", "s"}, y, {}, contrib),
                {{"x", {3, 4}}, {"at", {1, 3}}, {"c", {5, 2}}, {"s", {5, 2}}}),
-       "[B,S,H]");
+       "[B,S,N*D]");
   told(refusal(node("MultiHeadAttention", {"q"}, y, {heads}, contrib), {{"q", {1, 3, 2, 3, 4}}}),
        "one operand");
   told(refusal(node("GroupQueryAttention", {"q", "q", "q", "", "", "q", "q"}, y,

@@ -94,6 +94,24 @@ inline Message integer_attribute(const std::string& name, std::int64_t value) {
   return Message().text(1, name).integer(3, value).integer(20, 2);
 }
 
+inline Message floats_attribute(const std::string& name, const std::vector<float>& values) {
+  Message result;
+  result.text(1, name).integer(20, 6);
+  for (const float value : values) result.real(7, value);
+  return result;
+}
+
+inline Message float_attribute(const std::string& name, float value) {
+  return Message().text(1, name).real(2, value).integer(20, 1);
+}
+
+inline Message ints_attribute(const std::string& name, const std::vector<std::int64_t>& values) {
+  Message result;
+  result.text(1, name).integer(20, 7);
+  for (const std::int64_t value : values) result.integer(8, value);
+  return result;
+}
+
 inline Message string_attribute(const std::string& name, const std::string& value) {
   return Message().text(1, name).text(4, value).integer(20, 3);
 }

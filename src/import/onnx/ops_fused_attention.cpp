@@ -271,7 +271,7 @@ void rotary_embedding(NodeContext& c) {
   if (c.real("scale", 1) != 1 || c.flag("is_packed_batching"))
     fail_unsupported("The attributes scale and is_packed_batching are not supported.");
   if (x.rank() != 3 && x.rank() != 4)
-    fail("It turns [B,S,H] or [B,N,S,H], not {}.", x.type().text());
+    fail("It turns [B,S,N*D] or [B,N,S,D], not {}.", x.type().text());
   const bool flat = x.rank() == 3;
   const Dim length = x.shape()[flat ? 1 : 2];
   const Value at = given.rank() == 1 ? reshape(given + range(c, length), {1, length}) : given;

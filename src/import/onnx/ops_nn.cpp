@@ -95,7 +95,9 @@ Value activated(NodeContext& c, const Value& x, const std::vector<double>& param
 void fused_gemm(NodeContext& c) {
   std::vector<double> parameters;
   for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-    if (const auto value = c.optional_real(name)) parameters.push_back(*value);
+    const auto value = c.optional_real(name);
+    if (!value) break;  // one that follows has no place: it stays unread, which is an error
+    parameters.push_back(*value);
   }
   c.set(activated(c, gemm_of(c), parameters));
 }
